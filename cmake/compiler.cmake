@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Flags of every target: warnings, sanitizers, and the fast tools that are there.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter)
+if(BRAID_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options(-fclang-abi-compat=17)  # else const_data_ptr<T>() of the g++-built wheel does not link
+endif()
+if(BRAID_SANITIZE)
+  add_compile_options(-fsanitize=${BRAID_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${BRAID_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()

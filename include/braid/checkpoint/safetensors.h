@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The safetensors format: named tensors in one file that Python's `safetensors` reads and writes.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+namespace braid::checkpoint {
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+struct SafetensorsFile {
+  Tensors tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// Throws StorageError if the file is missing, truncated or not in the format.
+SafetensorsFile read_safetensors(const std::filesystem::path& file);
+void write_safetensors(const std::filesystem::path& file, const Tensors& tensors, const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace braid::checkpoint

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the rest of braid asks of a GPU, without linking to CUDA. libbraid_cuda brings the implementation and is opened at
+// start when it is there and a GPU is visible; else `accelerator()` is null and everything runs on the CPU.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+namespace braid {
+
+// An event on a device's stream.
+class Moment {
+ public:
+  virtual ~Moment() = default;
+  virtual void host_wait() = 0;     // the host waits until the work before it is done
+  virtual void stream_wait() = 0;   // the current stream waits, the host goes on
+};
+
+class Accelerator {
+ public:
+  virtual ~Accelerator() = default;
+  virtual int count() const = 0;
+  virtual std::string name(int device) const = 0;
+  virtual int64_t total_bytes(int device) const = 0;
+  virtual int64_t free_bytes(int device) const = 0;
+  virtual int64_t peak_allocated(int device) const = 0;  // since the last reset
+  virtual void reset_peak(int device) = 0;
+  virtual void synchronize(int device) = 0;
+  virtual void allow_tf32(bool on) = 0;
+  virtual at::Tensor pinned_like(const at::Tensor& host) = 0;  // page-locked memory of the same shape
+  // Copies page-locked host memory to the device on a stream of its own.
+  virtual at::Tensor copy_async(const at::Tensor& host, int device, std::unique_ptr<Moment>& done) = 0;
+};
+
+struct AcceleratorStatus {
+  Accelerator* device = nullptr;
+  std::string reason;  // why there is none: "no GPU is visible", "libbraid_cuda.so is not beside libbraid.so", ...
+};
+
+// Opens libtorch_cuda and libbraid_cuda at the first call.
+const AcceleratorStatus& accelerator_status();
+inline Accelerator* accelerator() { return accelerator_status().device; }
+
+}  // namespace braid

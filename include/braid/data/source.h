@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A data set: samples by index. A source says the shape of a sample and fills tensors that the loader hands it.
+//
+//   auto source = data::open_source(options, Split::train, seed);
+//   data::Sample sample = data::empty_sample(source->spec());
+//   source->read({.index = 7, .epoch = 0}, sample);
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace braid::data {
+
+struct TensorSpec {
+  std::vector<int64_t> shape;
+  c10::ScalarType dtype = c10::kFloat;
+};
+
+struct SampleSpec {
+  TensorSpec input, target;
+  int64_t tokens = 0;  // tokens a sample, 0: not a token model
+};
+
+struct Sample {
+  at::Tensor input, target;  // CPU, contiguous, of the spec's shape
+};
+
+struct Access {
+  int64_t index = 0;
+  int64_t epoch = 0;  // sources that draw at random (crops) draw by (seed, epoch, index)
+};
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual int64_t size() const = 0;
+  virtual const SampleSpec& spec() const = 0;
+  // Fills `out`. Called by many threads at once. Throws DataError that names the file and the sample.
+  virtual void read(Access access, const Sample& out) const = 0;
+  virtual std::string describe(int64_t index) const = 0;  // "data/train/2008.h5, frame 12": for messages
+};
+
+Sample empty_sample(const SampleSpec& spec);
+
+}  // namespace braid::data

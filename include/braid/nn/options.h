@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The `model:` section of a config: a name and the sizes of that model.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "braid/core/options.h"
+#include "braid/nn/model.h"
+
+namespace braid::nn {
+
+enum class ModelName { mlp, vit, swinir, gpt, llama };
+
+struct MlpOptions {
+  int64_t inputs = 2;
+  std::vector<int64_t> hidden = {64, 32, 16};
+  int64_t outputs = 2;
+  double dropout = 0.2;
+};
+
+struct VitOptions {
+  std::vector<int64_t> image = {360, 720};
+  int64_t patch = 8;
+  int64_t channels_in = 20, channels_out = 20;
+  int64_t width = 384, depth = 12, heads = 8;
+  double mlp_ratio = 4;
+  double dropout = 0;      // also of attention and drop-path, as in the reference
+  double eps = 1e-6;
+};
+
+enum class Upsampler { pixelshuffle, pixelshuffledirect, nearest_conv, none };
+enum class Residual { conv1, conv3 };
+
+struct SwinirOptions {
+  std::vector<int64_t> image = {64, 64};  // size of a low-resolution input: for the table of layers; any other runs too
+  int64_t channels = 3;
+  int64_t scale = 2;
+  int64_t window = 8;
+  int64_t width = 180;
+  std::vector<int64_t> depths = {6, 6, 6, 6, 6, 6};
+  std::vector<int64_t> heads = {6, 6, 6, 6, 6, 6};
+  double mlp_ratio = 2;
+  double drop_path = 0.1;
+  Upsampler upsampler = Upsampler::pixelshuffle;
+  Residual residual = Residual::conv1;
+  int64_t features = 64;
+  std::vector<double> mean = {6.3024, 278.3945, 18.4262};
+  std::vector<double> std = {3.7376, 21.0588, 16.4687};
+};
+
+struct GptOptions {
+  int64_t vocabulary = 50257, sequence = 1024;
+  int64_t layers = 12, heads = 12, width = 768;
+  double dropout = 0;
+  double eps = 1e-5;
+  bool tied = true;
+};
+
+struct LlamaOptions {
+  int64_t vocabulary = 128256, sequence = 8192;
+  int64_t layers = 32, heads = 32, kv_heads = 8, width = 4096, hidden = 14336;
+  double rope_theta = 500000;
+  double rope_factor = 8, rope_low = 1, rope_high = 4;  // Llama-3 scaling; factor 1: none
+  int64_t rope_original = 8192;
+  double eps = 1e-5;
+  bool tied = false;
+};
+
+struct ModelOptions {
+  ModelName name = ModelName::mlp;
+  MlpOptions mlp;
+  VitOptions vit;
+  SwinirOptions swinir;
+  GptOptions gpt;
+  LlamaOptions llama;
+};
+
+void describe(Fields& fields, MlpOptions& options);
+void describe(Fields& fields, VitOptions& options);
+void describe(Fields& fields, SwinirOptions& options);
+void describe(Fields& fields, GptOptions& options);
+void describe(Fields& fields, LlamaOptions& options);
+void describe(Fields& fields, ModelOptions& options);  // name, then the fields of that model, flat in the section
+
+// Checks the sizes (ConfigError) and builds. One per model in its own file; make_model picks.
+std::unique_ptr<Model> make_mlp(const MlpOptions& options, const Build& build);
+std::unique_ptr<Model> make_vit(const VitOptions& options, const Build& build);
+std::unique_ptr<Model> make_swinir(const SwinirOptions& options, const Build& build);
+std::unique_ptr<Model> make_gpt(const GptOptions& options, const Build& build);
+std::unique_ptr<Model> make_llama(const LlamaOptions& options, const Build& build);
+std::unique_ptr<Model> make_model(const ModelOptions& options, const Build& build);
+
+}  // namespace braid::nn

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Optimizers over named parameters of any LibTorch module; fused kernels of torch on CPU and CUDA.
+//
+//   optim::Optimizer adam(named_params(*model), {.name = optim::Algorithm::adamw, .lr = 3e-4, .weight_decay = 0.1});
+//   loss.backward();
+//   adam.step(/*lr=*/3e-4);
+//   adam.zero_grad();
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "braid/core/options.h"
+#include "braid/core/param.h"
+#include "braid/core/state.h"
+
+namespace braid::optim {
+
+enum class Algorithm { sgd, adam, adamw };
+
+struct OptimizerOptions {
+  Algorithm name = Algorithm::adamw;
+  double lr = 1e-3;
+  std::vector<double> betas = {0.9, 0.999};  // Adam
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;                       // SGD
+  bool nesterov = false;
+  bool decay_matrices_only = false;          // no weight decay on tensors of fewer than two dimensions
+};
+
+void describe(Fields& fields, OptimizerOptions& options);
+
+class Optimizer {
+ public:
+  // `master`: dtype that is updated; parameters of another dtype get a copy in it (bf16 weights, fp32 masters).
+  Optimizer(std::vector<Param> params, OptimizerOptions options, c10::ScalarType master = c10::kFloat);
+  ~Optimizer();
+  Optimizer(Optimizer&&) noexcept;
+  Optimizer& operator=(Optimizer&&) noexcept;
+
+  // One update of all parameters that have a gradient. `found_inf` and `inv_scale` (device scalars, may be undefined) come from
+  // the loss scaler: gradients are multiplied by inv_scale, and nothing changes if found_inf is not 0. No host read.
+  void step(double lr, const at::Tensor& found_inf = {}, const at::Tensor& inv_scale = {});
+  void step();                // with options().lr
+  void zero_grad();           // releases the gradients
+  const OptimizerOptions& options() const;
+  const std::vector<Param>& params() const;
+
+  State state() const;        // "<parameter name>/exp_avg", ..., "steps"
+  void load(const State& state);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Scales all gradients so that their global L2 norm is at most `max_norm` (0: only measures). Returns the norm before, as a
+// device scalar. No host read.
+at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm);
+
+// Multiplies all gradients by a device scalar.
+void scale_grads(const std::vector<Param>& params, const at::Tensor& factor);
+
+}  // namespace braid::optim

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "braid/train/options.h"
+
+#include <fmt/format.h>
+
+#include "braid/core/error.h"
+
+namespace braid::train {
+namespace {
+
+c10::ScalarType dtype_called(const std::string& name) {
+  for (const auto type : {c10::kDouble, c10::kFloat, c10::kBFloat16, c10::kHalf})
+    if (dtype_name(type) == name) return type;
+  throw InternalError({.what = "dtype " + name + " passed the check of its words", .why = "", .fix = ""});
+}
+
+void describe_dtypes(Fields& fields, TrainOptions& options) {
+  const Rule words{.one_of = {"fp64", "fp32", "bf16", "fp16"}, .none = "policy"};
+  fields.field("param", options.param, "dtype of the parameters, over that of the policy", words);
+  fields.field("compute", options.compute, "dtype of matmuls, convolutions and attention", words);
+  fields.field("reduce", options.reduce, "dtype of gradients on the wire", words);
+  fields.field("master", options.master, "dtype that the optimizer updates", words);
+}
+
+void check_zero(const RunOptions& options) {
+  if (options.train.zero == 0) return;
+  throw ConfigError({.what = fmt::format("train.zero = {} in a run of one process", options.train.zero),
+                     .why = "ZeRO splits states over ranks, and this version trains in one process",
+                     .fix = "set train.zero to 0"});
+}
+
+void check_batch(const RunOptions& options) {
+  const TrainOptions& train = options.train;
+  if (train.global_batch && train.local_batch)
+    throw ConfigError({.what = fmt::format("train.global_batch = {} and train.local_batch = {} are both given",
+                                           *train.global_batch, *train.local_batch),
+                       .why = "each determines the other once the ranks are known",
+                       .fix = "remove one of them (--set train.local_batch=null)"});
+  if (train.steps == 0 && train.epochs == 0 && !train.time)
+    throw ConfigError({.what = "the run has no end: train.steps, train.epochs and train.time are all unset",
+                       .why = "a run stops by steps, epochs or time",
+                       .fix = "--set train.epochs=10"});
+}
+
+void list_models(std::vector<OptionRow>& rows) {
+  for (const auto name : {nn::ModelName::mlp, nn::ModelName::vit, nn::ModelName::swinir, nn::ModelName::gpt,
+                          nn::ModelName::llama}) {
+    ListFields fields;
+    nn::ModelOptions model;
+    model.name = name;
+    describe(fields, model);
+    for (OptionRow& row : fields.rows) {
+      const bool is_name = row.path == "name";
+      if (is_name && name != nn::ModelName::mlp) continue;
+      row.path = is_name ? "model.name" : fmt::format("model.{} ({})", row.path, fields.rows.front().value);
+      rows.push_back(row);
+    }
+  }
+}
+
+}  // namespace
+
+void describe(Fields& fields, TrainOptions& options) {
+  fields.field("steps", options.steps, "optimizer steps, also the length of the schedule; 0: by epochs or time", {.at_least = 0});
+  fields.field("epochs", options.epochs, "passes over the training data; 0: by steps or time", {.at_least = 0});
+  fields.field("time", options.time, "stop and save after this long, e.g. 23h30m", {.above = 0});
+  fields.field("global_batch", options.global_batch, "samples an update, over all ranks", {.at_least = 1});
+  fields.field("local_batch", options.local_batch, "samples an update and rank; instead of global_batch", {.at_least = 1});
+  fields.field("micro_batch", options.micro_batch, "samples a forward pass; the rest is accumulated; auto: all at once",
+               {.at_least = 1, .none = "auto"});
+  fields.field("precision", options.precision, "which dtype each kind of number has", {.one_of = precision_names()});
+  describe_dtypes(fields, options);
+  fields.choice("loss", options.loss, {"relative_l2", "l1", "mse", "cross_entropy"}, "what is minimised");
+  fields.field("clip", options.clip, "largest global L2 norm of the gradients; 0: no clipping", {.at_least = 0});
+  fields.field("ema", options.ema, "decay of the averaged weights that are validated; 0: none", {.at_least = 0, .at_most = 1});
+  fields.field("zero", options.zero, "ZeRO stage", {.at_least = 0, .at_most = 3});
+  fields.field("whole_epochs", options.whole_epochs, "round steps down to whole epochs");
+  fields.field("initial_validation", options.initial_validation, "validate before the first step");
+  fields.field("look_for_nan", options.look_for_nan, "check each step and name the first bad parameter or activation");
+  fields.field("device", options.device, "where to train", {.one_of = {"auto", "cpu", "cuda"}});
+  fields.field("threads", options.threads, "CPU threads of the math; 0: all cores", {.at_least = 0});
+}
+
+void describe(Fields& fields, ValidOptions& options) {
+  fields.field("every", options.every, "steps between validations; 0: each epoch", {.at_least = 0});
+  fields.field("patience", options.patience, "validations without improvement before the run stops; 0: never", {.at_least = 0});
+  fields.field("min_delta", options.min_delta, "what counts as an improvement", {.at_least = 0});
+  fields.field("metric", options.metric, "what patience watches: loss or a metric of the model");
+  fields.field("highest", options.highest, "the metric is better when higher");
+  fields.field("batch", options.batch, "samples a forward pass; none: as in training", {.at_least = 1});
+  fields.field("test_at_end", options.test_at_end, "evaluate the test data after training, if there are any");
+}
+
+void describe(Fields& fields, PlaceOptions& options) {
+  fields.field("name", options.name, "name of the run");
+  fields.field("dir", options.dir, "folder of the run; empty: runs/<name>");
+}
+
+void describe(Fields& fields, OptimizerSection& options) {
+  describe(fields, options.rule);
+  describe(fields, options.schedule);
+  fields.section("scaler", options.scaler, "dynamic loss scaling of fp16");
+}
+
+void describe(Fields& fields, RunOptions& options) {
+  fields.field("seed", options.seed, "of weights, data order and dropout", {.at_least = 0});
+  fields.section("run", options.run, "where results go");
+  fields.section("model", options.model, "what is trained");
+  fields.section("data", options.data, "what it is trained on");
+  fields.section("train", options.train, "how long, how large, how exact");
+  fields.section("optimizer", options.optimizer, "the update and its learning rate");
+  fields.section("valid", options.valid, "validation and early stop");
+  fields.section("checkpoint", options.checkpoint, "what is saved and kept");
+  fields.section("report", options.report, "what is shown and logged");
+  fields.section("mesh", options.mesh, "sizes of the axes of parallelism");
+}
+
+RunOptions load_run(const std::string& spec, const std::vector<std::string>& sets) {
+  auto options = read_options<RunOptions>(Config::load(spec, sets));
+  check(options);
+  return options;
+}
+
+void check(const RunOptions& options) {
+  check_batch(options);
+  check_zero(options);
+  braid::check(policy_of(options.train));
+}
+
+std::string resolved_yaml(const RunOptions& options) {
+  RunOptions copy = options;
+  WriteFields fields;
+  describe(fields, copy);
+  return fields.config.to_yaml();
+}
+
+std::vector<OptionRow> all_options() {
+  RunOptions options;
+  ListFields fields;
+  describe(fields, options);
+  std::vector<OptionRow> rows;
+  bool models_listed = false;
+  for (const OptionRow& row : fields.rows) {
+    if (!row.path.starts_with("model.")) {
+      rows.push_back(row);
+    } else if (!std::exchange(models_listed, true)) {
+      list_models(rows);
+    }
+  }
+  return rows;
+}
+
+Precision policy_of(const TrainOptions& options) {
+  Precision policy = precision(options.precision);
+  const auto take = [](const std::optional<std::string>& name, c10::ScalarType& type) {
+    if (name) type = dtype_called(*name);
+  };
+  take(options.param, policy.param);
+  take(options.compute, policy.compute);
+  take(options.reduce, policy.reduce);
+  if (options.param && !options.master && c10::elementSize(policy.master) < c10::elementSize(policy.param))
+    policy.master = policy.param;
+  take(options.master, policy.master);
+  return policy;
+}
+
+int64_t global_batch_of(const TrainOptions& options, int64_t ranks) {
+  if (options.local_batch) return *options.local_batch * ranks;
+  return options.global_batch.value_or(1);
+}
+
+std::string run_dir(const RunOptions& options) {
+  return options.run.dir.empty() ? "runs/" + options.run.name : options.run.dir;
+}
+
+}  // namespace braid::train

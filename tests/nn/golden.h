@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reads the golden files of tests/golden (safetensors), and compares tensors by relative L2 distance.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace braid::test {
+
+using Golden = std::map<std::string, at::Tensor>;
+
+inline c10::ScalarType golden_dtype(const std::string& word) {
+  if (word == "F64") return c10::kDouble;
+  if (word == "F32") return c10::kFloat;
+  if (word == "I64") return c10::kLong;
+  throw std::runtime_error("golden file with dtype " + word);
+}
+
+inline Golden read_golden(const std::string& name) {
+  const std::string path = std::string(BRAID_SOURCE_DIR) + "/tests/golden/" + name + ".safetensors";
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("no golden file " + path);
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  uint64_t header = 0;
+  std::copy_n(bytes.data(), sizeof header, reinterpret_cast<char*>(&header));
+  const auto table = nlohmann::json::parse(bytes.substr(8, header));
+  Golden golden;
+  for (const auto& [key, row] : table.items()) {
+    if (key == "__metadata__") continue;
+    const auto shape = row["shape"].get<std::vector<int64_t>>();
+    char* data = bytes.data() + 8 + header + row["data_offsets"][0].get<size_t>();
+    golden[key] = at::from_blob(data, shape, golden_dtype(row["dtype"].get<std::string>())).clone();
+  }
+  return golden;
+}
+
+// ||a - b|| / ||b||, computed in fp64.
+inline double distance(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor x = a.detach().to(c10::kDouble), y = b.detach().to(c10::kDouble);
+  if (x.sizes() != y.sizes()) return 1e300;
+  return x.sub(y).norm().item<double>() / y.norm().item<double>();
+}
+
+}  // namespace braid::test
