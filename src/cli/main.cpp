@@ -1,2 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-int main() { return 0; }
+#include "cli/app.h"
+
+int main(int argc, char** argv) { return braid::cli::run(argc, argv); }

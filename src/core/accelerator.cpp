@@ -32,7 +32,8 @@ AcceleratorStatus open_accelerator() {
   const fs::path library = find_library();
   if (library.empty()) return {.reason = "libbraid_cuda.so is not there; build it with: make cuda"};
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (handle == nullptr) return {.reason = fmt::format("libbraid_cuda.so does not open: {}", dlerror())};
+  if (handle == nullptr)
+    return {.reason = fmt::format("libbraid_cuda.so does not open: {}", dlerror())};
   using Entry = Accelerator* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, "braid_cuda_accelerator"));
   Accelerator* device = entry == nullptr ? nullptr : entry();

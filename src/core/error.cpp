@@ -7,7 +7,8 @@
 namespace braid {
 namespace {
 
-// Edits between two words, where swapping two neighbours counts as one: the commonest slip of the fingers.
+// Edits between two words, where swapping two neighbours counts as one: the commonest slip of the
+// fingers.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
@@ -39,7 +40,8 @@ Error::Error(Complaint complaint, Exit code)
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;  // farther is another word, not a slip
+  size_t best_distance =
+      std::max<size_t>(2, word.size() / 3) + 1;  // farther is another word, not a slip
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(word, candidate);
     if (distance < best_distance && distance < candidate.size()) {

@@ -64,9 +64,10 @@ void write_fully(int fd, std::string_view bytes, const fs::path& path) {
 }  // namespace
 
 void throw_storage(std::string_view doing, const fs::path& path, int error) {
-  throw StorageError({.what = fmt::format("cannot {} {}: {}", doing, path.string(), std::strerror(error)),
-                      .why = "the file system refused it",
-                      .fix = advice(error, path)});
+  throw StorageError(
+      {.what = fmt::format("cannot {} {}: {}", doing, path.string(), std::strerror(error)),
+       .why = "the file system refused it",
+       .fix = advice(error, path)});
 }
 
 void make_dirs(const fs::path& dir) {

@@ -26,11 +26,13 @@ struct Log::State {
   void line(std::string_view level, std::string_view text, bool to_terminal) {
     const auto now = std::chrono::system_clock::now();
     const auto millis =
-        std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+        std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() %
+        1000;
     const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
     std::tm local = {};
     localtime_r(&seconds, &local);
-    const std::string line = fmt::format("{:%Y-%m-%d %H:%M:%S},{:03d} - root - {} - {}\n", local, millis, level, text);
+    const std::string line =
+        fmt::format("{:%Y-%m-%d %H:%M:%S},{:03d} - root - {} - {}\n", local, millis, level, text);
     const std::lock_guard lock(mutex);
     if (to_terminal) std::fputs(line.c_str(), stderr);
     if (file == nullptr) return;

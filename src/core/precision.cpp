@@ -29,11 +29,15 @@ Precision with_tf32() {
   return policy;
 }
 
-// Weights, gradients and optimizer states all in bf16: half the memory, for those who accept the rounding.
+// Weights, gradients and optimizer states all in bf16: half the memory, for those who accept the
+// rounding.
 const std::array<Precision, 6>& policies() {
-  static const std::array<Precision, 6> all = {
-      uniform("fp64", c10::kDouble), uniform("fp32", c10::kFloat),   with_tf32(),
-      mixed("bf16", c10::kBFloat16), mixed("fp16", c10::kHalf), uniform("bf16_params", c10::kBFloat16)};
+  static const std::array<Precision, 6> all = {uniform("fp64", c10::kDouble),
+                                               uniform("fp32", c10::kFloat),
+                                               with_tf32(),
+                                               mixed("bf16", c10::kBFloat16),
+                                               mixed("fp16", c10::kHalf),
+                                               uniform("bf16_params", c10::kBFloat16)};
   return all;
 }
 
@@ -56,28 +60,40 @@ Precision precision(std::string_view name) {
 
 std::string_view dtype_name(c10::ScalarType type) {
   switch (type) {
-    case c10::kDouble: return "fp64";
-    case c10::kFloat: return "fp32";
-    case c10::kHalf: return "fp16";
-    case c10::kBFloat16: return "bf16";
-    case c10::kLong: return "int64";
-    case c10::kInt: return "int32";
-    case c10::kShort: return "int16";
-    case c10::kChar: return "int8";
-    case c10::kByte: return "uint8";
-    case c10::kBool: return "bool";
-    default: return c10::toString(type);
+    case c10::kDouble:
+      return "fp64";
+    case c10::kFloat:
+      return "fp32";
+    case c10::kHalf:
+      return "fp16";
+    case c10::kBFloat16:
+      return "bf16";
+    case c10::kLong:
+      return "int64";
+    case c10::kInt:
+      return "int32";
+    case c10::kShort:
+      return "int16";
+    case c10::kChar:
+      return "int8";
+    case c10::kByte:
+      return "uint8";
+    case c10::kBool:
+      return "bool";
+    default:
+      return c10::toString(type);
   }
 }
 
 void check(const Precision& policy) {
   if (policy.compute == c10::kHalf && !policy.scaled_loss)
-    throw ConfigError({.what = fmt::format("precision {} computes in fp16 without a loss scaler", policy.name),
-                       .why = "gradients below 6e-8 vanish in fp16",
-                       .fix = "use precision fp16 (scaled) or bf16"});
+    throw ConfigError(
+        {.what = fmt::format("precision {} computes in fp16 without a loss scaler", policy.name),
+         .why = "gradients below 6e-8 vanish in fp16",
+         .fix = "use precision fp16 (scaled) or bf16"});
   if (c10::elementSize(policy.master) < c10::elementSize(policy.param))
-    throw ConfigError({.what = fmt::format("master weights in {} under parameters in {}", dtype_name(policy.master),
-                                           dtype_name(policy.param)),
+    throw ConfigError({.what = fmt::format("master weights in {} under parameters in {}",
+                                           dtype_name(policy.master), dtype_name(policy.param)),
                        .why = "an update would lose bits that the parameter holds",
                        .fix = "give master the dtype of the parameters or a wider one"});
 }

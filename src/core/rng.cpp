@@ -34,7 +34,8 @@ double box_muller(const std::array<uint32_t, 4>& words) {
   return radius * std::cos(2.0 * M_PI * unit(words[2], words[3]));
 }
 
-// Draws of one index that are refused are repeated under a key of their own, so no other index is touched.
+// Draws of one index that are refused are repeated under a key of their own, so no other index is
+// touched.
 double bounded_normal(RandomKey key, uint64_t index, const NormalOptions& options) {
   for (uint64_t attempt = 0;; ++attempt) {
     const RandomKey drawn = attempt == 0 ? key : key.with(attempt);
@@ -67,11 +68,14 @@ void fill_with(const at::Tensor& tensor, int64_t first, const Draw& draw) {
 RandomKey RandomKey::with(uint64_t word) const { return {mix(bits ^ mix(word + 1))}; }
 RandomKey RandomKey::with(std::string_view word) const { return {mix(bits ^ hash_text(word))}; }
 
-RandomKey random_key(uint64_t seed, std::string_view name) { return {mix(mix(seed) ^ hash_text(name))}; }
+RandomKey random_key(uint64_t seed, std::string_view name) {
+  return {mix(mix(seed) ^ hash_text(name))};
+}
 
 std::array<uint32_t, 4> random_bits(RandomKey key, uint64_t index) {
   uint32_t key0 = static_cast<uint32_t>(key.bits), key1 = static_cast<uint32_t>(key.bits >> 32);
-  std::array<uint32_t, 4> x = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0};
+  std::array<uint32_t, 4> x = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0,
+                               0};
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = uint64_t{0xD2511F53} * x[0];
     const uint64_t product1 = uint64_t{0xCD9E8D57} * x[2];

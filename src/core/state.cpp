@@ -11,9 +11,10 @@ namespace braid {
 namespace {
 
 StorageError missing_entry(const std::string& name) {
-  return StorageError({.what = fmt::format("the saved state has no entry \"{}\"", name),
-                       .why = "it was saved by another version or for another model",
-                       .fix = "resume with the config that wrote it, or start anew without --resume"});
+  return StorageError(
+      {.what = fmt::format("the saved state has no entry \"{}\"", name),
+       .why = "it was saved by another version or for another model",
+       .fix = "resume with the config that wrote it, or start anew without --resume"});
 }
 
 StorageError broken_number(const std::string& name, const std::string& text) {
@@ -55,7 +56,9 @@ bool State::has(std::string_view name) const {
 
 void State::set(const std::string& name, int64_t number) { values[name] = std::to_string(number); }
 
-void State::set(const std::string& name, double number) { values[name] = fmt::format("{:a}", number); }
+void State::set(const std::string& name, double number) {
+  values[name] = fmt::format("{:a}", number);
+}
 
 const std::string& State::text(const std::string& name) const {
   const auto found = values.find(name);

@@ -11,7 +11,8 @@ namespace {
 c10::ScalarType dtype_called(const std::string& name) {
   for (const auto type : {c10::kDouble, c10::kFloat, c10::kBFloat16, c10::kHalf})
     if (dtype_name(type) == name) return type;
-  throw InternalError({.what = "dtype " + name + " passed the check of its words", .why = "", .fix = ""});
+  throw InternalError(
+      {.what = "dtype " + name + " passed the check of its words", .why = "", .fix = ""});
 }
 
 void describe_dtypes(Fields& fields, TrainOptions& options) {
@@ -24,27 +25,30 @@ void describe_dtypes(Fields& fields, TrainOptions& options) {
 
 void check_zero(const RunOptions& options) {
   if (options.train.zero == 0) return;
-  throw ConfigError({.what = fmt::format("train.zero = {} in a run of one process", options.train.zero),
-                     .why = "ZeRO splits states over ranks, and this version trains in one process",
-                     .fix = "set train.zero to 0"});
+  throw ConfigError(
+      {.what = fmt::format("train.zero = {} in a run of one process", options.train.zero),
+       .why = "ZeRO splits states over ranks, and this version trains in one process",
+       .fix = "set train.zero to 0"});
 }
 
 void check_batch(const RunOptions& options) {
   const TrainOptions& train = options.train;
   if (train.global_batch && train.local_batch)
-    throw ConfigError({.what = fmt::format("train.global_batch = {} and train.local_batch = {} are both given",
-                                           *train.global_batch, *train.local_batch),
-                       .why = "each determines the other once the ranks are known",
-                       .fix = "remove one of them (--set train.local_batch=null)"});
+    throw ConfigError(
+        {.what = fmt::format("train.global_batch = {} and train.local_batch = {} are both given",
+                             *train.global_batch, *train.local_batch),
+         .why = "each determines the other once the ranks are known",
+         .fix = "remove one of them (--set train.local_batch=null)"});
   if (train.steps == 0 && train.epochs == 0 && !train.time)
-    throw ConfigError({.what = "the run has no end: train.steps, train.epochs and train.time are all unset",
-                       .why = "a run stops by steps, epochs or time",
-                       .fix = "--set train.epochs=10"});
+    throw ConfigError(
+        {.what = "the run has no end: train.steps, train.epochs and train.time are all unset",
+         .why = "a run stops by steps, epochs or time",
+         .fix = "--set train.epochs=10"});
 }
 
 void list_models(std::vector<OptionRow>& rows) {
-  for (const auto name : {nn::ModelName::mlp, nn::ModelName::vit, nn::ModelName::swinir, nn::ModelName::gpt,
-                          nn::ModelName::llama}) {
+  for (const auto name : {nn::ModelName::mlp, nn::ModelName::vit, nn::ModelName::swinir,
+                          nn::ModelName::gpt, nn::ModelName::llama}) {
     ListFields fields;
     nn::ModelOptions model;
     model.name = name;
@@ -52,7 +56,8 @@ void list_models(std::vector<OptionRow>& rows) {
     for (OptionRow& row : fields.rows) {
       const bool is_name = row.path == "name";
       if (is_name && name != nn::ModelName::mlp) continue;
-      row.path = is_name ? "model.name" : fmt::format("model.{} ({})", row.path, fields.rows.front().value);
+      row.path = is_name ? "model.name"
+                         : fmt::format("model.{} ({})", row.path, fields.rows.front().value);
       rows.push_back(row);
     }
   }
@@ -61,34 +66,49 @@ void list_models(std::vector<OptionRow>& rows) {
 }  // namespace
 
 void describe(Fields& fields, TrainOptions& options) {
-  fields.field("steps", options.steps, "optimizer steps, also the length of the schedule; 0: by epochs or time", {.at_least = 0});
-  fields.field("epochs", options.epochs, "passes over the training data; 0: by steps or time", {.at_least = 0});
+  fields.field("steps", options.steps,
+               "optimizer steps, also the length of the schedule; 0: by epochs or time",
+               {.at_least = 0});
+  fields.field("epochs", options.epochs, "passes over the training data; 0: by steps or time",
+               {.at_least = 0});
   fields.field("time", options.time, "stop and save after this long, e.g. 23h30m", {.above = 0});
-  fields.field("global_batch", options.global_batch, "samples an update, over all ranks", {.at_least = 1});
-  fields.field("local_batch", options.local_batch, "samples an update and rank; instead of global_batch", {.at_least = 1});
-  fields.field("micro_batch", options.micro_batch, "samples a forward pass; the rest is accumulated; auto: all at once",
+  fields.field("global_batch", options.global_batch, "samples an update, over all ranks",
+               {.at_least = 1});
+  fields.field("local_batch", options.local_batch,
+               "samples an update and rank; instead of global_batch", {.at_least = 1});
+  fields.field("micro_batch", options.micro_batch,
+               "samples a forward pass; the rest is accumulated; auto: all at once",
                {.at_least = 1, .none = "auto"});
-  fields.field("precision", options.precision, "which dtype each kind of number has", {.one_of = precision_names()});
+  fields.field("precision", options.precision, "which dtype each kind of number has",
+               {.one_of = precision_names()});
   describe_dtypes(fields, options);
-  fields.choice("loss", options.loss, {"relative_l2", "l1", "mse", "cross_entropy"}, "what is minimised");
-  fields.field("clip", options.clip, "largest global L2 norm of the gradients; 0: no clipping", {.at_least = 0});
-  fields.field("ema", options.ema, "decay of the averaged weights that are validated; 0: none", {.at_least = 0, .at_most = 1});
+  fields.choice("loss", options.loss, {"relative_l2", "l1", "mse", "cross_entropy"},
+                "what is minimised");
+  fields.field("clip", options.clip, "largest global L2 norm of the gradients; 0: no clipping",
+               {.at_least = 0});
+  fields.field("ema", options.ema, "decay of the averaged weights that are validated; 0: none",
+               {.at_least = 0, .at_most = 1});
   fields.field("zero", options.zero, "ZeRO stage", {.at_least = 0, .at_most = 3});
   fields.field("whole_epochs", options.whole_epochs, "round steps down to whole epochs");
   fields.field("initial_validation", options.initial_validation, "validate before the first step");
-  fields.field("look_for_nan", options.look_for_nan, "check each step and name the first bad parameter or activation");
+  fields.field("look_for_nan", options.look_for_nan,
+               "check each step and name the first bad parameter or activation");
   fields.field("device", options.device, "where to train", {.one_of = {"auto", "cpu", "cuda"}});
-  fields.field("threads", options.threads, "CPU threads of the math; 0: all cores", {.at_least = 0});
+  fields.field("threads", options.threads, "CPU threads of the math; 0: all cores",
+               {.at_least = 0});
 }
 
 void describe(Fields& fields, ValidOptions& options) {
   fields.field("every", options.every, "steps between validations; 0: each epoch", {.at_least = 0});
-  fields.field("patience", options.patience, "validations without improvement before the run stops; 0: never", {.at_least = 0});
+  fields.field("patience", options.patience,
+               "validations without improvement before the run stops; 0: never", {.at_least = 0});
   fields.field("min_delta", options.min_delta, "what counts as an improvement", {.at_least = 0});
   fields.field("metric", options.metric, "what patience watches: loss or a metric of the model");
   fields.field("highest", options.highest, "the metric is better when higher");
-  fields.field("batch", options.batch, "samples a forward pass; none: as in training", {.at_least = 1});
-  fields.field("test_at_end", options.test_at_end, "evaluate the test data after training, if there are any");
+  fields.field("batch", options.batch, "samples a forward pass; none: as in training",
+               {.at_least = 1});
+  fields.field("test_at_end", options.test_at_end,
+               "evaluate the test data after training, if there are any");
 }
 
 void describe(Fields& fields, PlaceOptions& options) {
@@ -158,7 +178,8 @@ Precision policy_of(const TrainOptions& options) {
   take(options.param, policy.param);
   take(options.compute, policy.compute);
   take(options.reduce, policy.reduce);
-  if (options.param && !options.master && c10::elementSize(policy.master) < c10::elementSize(policy.param))
+  if (options.param && !options.master &&
+      c10::elementSize(policy.master) < c10::elementSize(policy.param))
     policy.master = policy.param;
   take(options.master, policy.master);
   return policy;

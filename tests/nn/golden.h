@@ -2,6 +2,7 @@
 // Reads the golden files of tests/golden (safetensors), and compares tensors by relative L2 distance.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,9 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "braid/nn/loss.h"
+#include "braid/nn/model.h"
 
 namespace braid::test {
 
@@ -47,6 +51,34 @@ inline double distance(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.detach().to(c10::kDouble), y = b.detach().to(c10::kDouble);
   if (x.sizes() != y.sizes()) return 1e300;
   return x.sub(y).norm().item<double>() / y.norm().item<double>();
+}
+
+// Gives the model the weights of the file; names and shapes must be the same on both sides.
+inline void load_golden(const nn::Model& model, const Golden& golden) {
+  const at::NoGradGuard no_grad;
+  size_t found = 0;
+  for (const Param& param : model.params()) {
+    const auto item = golden.find("param." + param.name);
+    ASSERT_NE(item, golden.end()) << param.name << " is not in the reference";
+    ASSERT_EQ(item->second.sizes(), param.tensor.sizes()) << param.name;
+    param.tensor.copy_(item->second);
+    ++found;
+  }
+  for (const auto& item : golden) found -= item.first.starts_with("param.");
+  EXPECT_EQ(found, 0u) << "the reference has parameters that the model lacks";
+}
+
+// Scores, loss and the gradient of every parameter against those of the reference.
+inline void expect_golden_pass(nn::Model& model, const Golden& golden, double tolerance) {
+  const at::Tensor output = model.forward(golden.at("input"), {.training = true});
+  EXPECT_LT(distance(output, golden.at("logits")), tolerance);
+  const at::Tensor loss = nn::loss(nn::Loss::cross_entropy, output, golden.at("target"));
+  EXPECT_NEAR(loss.item<double>(), golden.at("loss").item<double>(), tolerance);
+  loss.backward();
+  for (const Param& param : model.params()) {
+    ASSERT_TRUE(param.tensor.grad().defined()) << param.name;
+    EXPECT_LT(distance(param.tensor.grad(), golden.at("grad." + param.name)), tolerance) << param.name;
+  }
 }
 
 }  // namespace braid::test

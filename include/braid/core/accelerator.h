@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the rest of braid asks of a GPU, without linking to CUDA. libbraid_cuda brings the implementation and is opened at
-// start when it is there and a GPU is visible; else `accelerator()` is null and everything runs on the CPU.
+// What the rest of braid asks of a GPU, without linking to CUDA. libbraid_cuda brings the
+// implementation and is opened at start when it is there and a GPU is visible; else `accelerator()`
+// is null and everything runs on the CPU.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,8 +15,8 @@ namespace braid {
 class Moment {
  public:
   virtual ~Moment() = default;
-  virtual void host_wait() = 0;     // the host waits until the work before it is done
-  virtual void stream_wait() = 0;   // the current stream waits, the host goes on
+  virtual void host_wait() = 0;    // the host waits until the work before it is done
+  virtual void stream_wait() = 0;  // the current stream waits, the host goes on
 };
 
 class Accelerator {
@@ -29,14 +30,17 @@ class Accelerator {
   virtual void reset_peak(int device) = 0;
   virtual void synchronize(int device) = 0;
   virtual void allow_tf32(bool on) = 0;
-  virtual at::Tensor pinned_like(const at::Tensor& host) = 0;  // page-locked memory of the same shape
+  virtual at::Tensor pinned_like(
+      const at::Tensor& host) = 0;  // page-locked memory of the same shape
   // Copies page-locked host memory to the device on a stream of its own.
-  virtual at::Tensor copy_async(const at::Tensor& host, int device, std::unique_ptr<Moment>& done) = 0;
+  virtual at::Tensor copy_async(const at::Tensor& host, int device,
+                                std::unique_ptr<Moment>& done) = 0;
 };
 
 struct AcceleratorStatus {
   Accelerator* device = nullptr;
-  std::string reason;  // why there is none: "no GPU is visible", "libbraid_cuda.so is not beside libbraid.so", ...
+  std::string reason;  // why there is none: "no GPU is visible", "libbraid_cuda.so is not beside
+                       // libbraid.so", ...
 };
 
 // Opens libtorch_cuda and libbraid_cuda at the first call.

@@ -44,12 +44,24 @@ class Error : public std::runtime_error {
   Exit code_;
 };
 
-struct ConfigError : Error { explicit ConfigError(Complaint c) : Error(std::move(c), Exit::config) {} };
-struct DataError : Error { explicit DataError(Complaint c) : Error(std::move(c), Exit::data) {} };
-struct CommError : Error { explicit CommError(Complaint c) : Error(std::move(c), Exit::comm) {} };
-struct StorageError : Error { explicit StorageError(Complaint c) : Error(std::move(c), Exit::storage) {} };
-struct NotFiniteError : Error { explicit NotFiniteError(Complaint c) : Error(std::move(c), Exit::not_finite) {} };
-struct InternalError : Error { explicit InternalError(Complaint c) : Error(std::move(c), Exit::internal) {} };
+struct ConfigError : Error {
+  explicit ConfigError(Complaint c) : Error(std::move(c), Exit::config) {}
+};
+struct DataError : Error {
+  explicit DataError(Complaint c) : Error(std::move(c), Exit::data) {}
+};
+struct CommError : Error {
+  explicit CommError(Complaint c) : Error(std::move(c), Exit::comm) {}
+};
+struct StorageError : Error {
+  explicit StorageError(Complaint c) : Error(std::move(c), Exit::storage) {}
+};
+struct NotFiniteError : Error {
+  explicit NotFiniteError(Complaint c) : Error(std::move(c), Exit::not_finite) {}
+};
+struct InternalError : Error {
+  explicit InternalError(Complaint c) : Error(std::move(c), Exit::internal) {}
+};
 
 // What the user sees: "braid: where: what\n  why: ...\n  fix: ...".
 std::string explain(const Complaint& complaint);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A log that is passed, not global: lines with a time stamp to stderr and, if asked, a file. Ranks other than 0 are silent
-// below `warning`.
+// A log that is passed, not global: lines with a time stamp to stderr and, if asked, a file. Ranks
+// other than 0 are silent below `warning`.
 //
 //   Log log({.rank = 0, .file = "runs/demo/out.log"});
 //   log.info("Starting Training Loop...");
@@ -13,8 +13,8 @@ namespace braid {
 
 struct LogOptions {
   int rank = 0;
-  std::string file = {};   // beside stderr; "" for none
-  bool quiet = false;      // only warnings on stderr; the file gets all
+  std::string file = {};  // beside stderr; "" for none
+  bool quiet = false;     // only warnings on stderr; the file gets all
 };
 
 class Log {
@@ -24,7 +24,7 @@ class Log {
   Log(Log&&) noexcept;
   Log& operator=(Log&&) noexcept;
 
-  void info(std::string_view text);     // "2026-11-15 05:47:01,123 - root - INFO - text"
+  void info(std::string_view text);  // "2026-11-15 05:47:01,123 - root - INFO - text"
   void warning(std::string_view text);
 
  private:

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One description of an option struct feeds parsing, defaults, help, docs and the resolved config of a run.
+// One description of an option struct feeds parsing, defaults, help, docs and the resolved config
+// of a run.
 //
 //   struct SgdOptions { double lr = 0.1; bool nesterov = false; };
 //   void describe(Fields& f, SgdOptions& o) {
 //     f.field("lr", o.lr, "learning rate", {.above = 0});
 //     f.field("nesterov", o.nesterov, "look ahead by one momentum step");
 //   }
-//   auto sgd = read_options<SgdOptions>(config.at("optimizer"));   // unknown key: error with file, line and the nearest name
+//   auto sgd = read_options<SgdOptions>(config.at("optimizer"));   // unknown key: error with file,
+//   line and the nearest name
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -26,13 +28,15 @@ struct Rule {
   double above = -std::numeric_limits<double>::infinity();
   double at_most = std::numeric_limits<double>::infinity();
   std::vector<std::string> one_of = {};  // of a text
-  std::string_view none = "none";        // the word (beside null) that leaves an optional empty, e.g. auto
+  std::string_view none =
+      "none";  // the word (beside null) that leaves an optional empty, e.g. auto
 };
 
 class Fields {
  public:
-  using Slot = std::variant<bool*, int64_t*, double*, std::string*, Bytes*, Seconds*, std::optional<int64_t>*,
-                            std::optional<double>*, std::optional<std::string>*, std::optional<Seconds>*,
+  using Slot = std::variant<bool*, int64_t*, double*, std::string*, Bytes*, Seconds*,
+                            std::optional<int64_t>*, std::optional<double>*,
+                            std::optional<std::string>*, std::optional<Seconds>*,
                             std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*>;
   virtual ~Fields() = default;
 
@@ -41,9 +45,11 @@ class Fields {
     visit(name, Slot(&value), help, rule);
   }
 
-  // A text option with a fixed set of words, kept as an enum whose enumerators stand in the order of `words`.
+  // A text option with a fixed set of words, kept as an enum whose enumerators stand in the order
+  // of `words`.
   template <class E>
-  void choice(std::string_view name, E& value, std::vector<std::string> words, std::string_view help) {
+  void choice(std::string_view name, E& value, std::vector<std::string> words,
+              std::string_view help) {
     std::string word = words.at(static_cast<size_t>(value));
     visit(name, Slot(&word), help, {.one_of = words});
     for (size_t i = 0; i < words.size(); ++i)
@@ -63,7 +69,8 @@ class Fields {
   virtual void leave() = 0;
 };
 
-// Fills described fields from a config; leave() and finish() complain of keys that nobody described.
+// Fills described fields from a config; leave() and finish() complain of keys that nobody
+// described.
 class ReadFields final : public Fields {
  public:
   explicit ReadFields(const Config& config);
@@ -95,9 +102,9 @@ class WriteFields final : public Fields {
 };
 
 struct OptionRow {
-  std::string path;     // train.steps
-  std::string type;     // number, integer, text, yes/no, bytes, time, list of ...
-  std::string value;    // the default
+  std::string path;   // train.steps
+  std::string type;   // number, integer, text, yes/no, bytes, time, list of ...
+  std::string value;  // the default
   std::string help;
   std::vector<std::string> one_of;
 };

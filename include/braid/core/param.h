@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A parameter as every part of braid sees it: its name in the model and its tensor (shared, not copied).
+// A parameter as every part of braid sees it: its name in the model and its tensor (shared, not
+// copied).
 #pragma once
 #include <string>
 #include <vector>

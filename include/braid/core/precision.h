@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which dtype each kind of number has. Casts are explicit: modules compute in `compute`, losses and norms in fp32 or better.
+// Which dtype each kind of number has. Casts are explicit: modules compute in `compute`, losses and
+// norms in fp32 or better.
 //
 //   Precision p = precision("bf16");   // parameters fp32, computation bf16
 #pragma once
@@ -22,9 +23,9 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 
-std::vector<std::string> precision_names();     // fp64, fp32, tf32, bf16, fp16, bf16_params
-Precision precision(std::string_view name);     // throws ConfigError with the nearest name
+std::vector<std::string> precision_names();         // fp64, fp32, tf32, bf16, fp16, bf16_params
+Precision precision(std::string_view name);         // throws ConfigError with the nearest name
 std::string_view dtype_name(c10::ScalarType type);  // fp32, bf16, int64, ...
-void check(const Precision& policy);            // throws ConfigError for a policy that loses bits in silence
+void check(const Precision& policy);  // throws ConfigError for a policy that loses bits in silence
 
 }  // namespace braid

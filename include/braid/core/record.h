@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a run says of itself, as plain structs: the trainer fills them, the sinks of `report` show and keep them.
-// Names here are the names in log.jsonl; tests/golden/log_fields.txt freezes them.
+// What a run says of itself, as plain structs: the trainer fills them, the sinks of `report` show
+// and keep them. Names here are the names in log.jsonl; tests/golden/log_fields.txt freezes them.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,16 +13,16 @@ namespace braid {
 
 struct RunInfo {
   std::string name;
-  std::string dir;           // runs/<name>
-  std::string model;         // vit, swinir, ...
-  std::string config;        // the resolved config as YAML
-  std::string config_spec;   // configs/vit.yaml:short
-  std::string device;        // cpu, NVIDIA H200
+  std::string dir;          // runs/<name>
+  std::string model;        // vit, swinir, ...
+  std::string config;       // the resolved config as YAML
+  std::string config_spec;  // configs/vit.yaml:short
+  std::string device;       // cpu, NVIDIA H200
   int64_t parameters = 0;
   int64_t samples_per_epoch = 0;
   int64_t steps_per_epoch = 0;
-  int64_t total_steps = 0;   // 0: not known beforehand (a limit in time)
-  int64_t first_step = 0;    // > 0 after a resume
+  int64_t total_steps = 0;  // 0: not known beforehand (a limit in time)
+  int64_t first_step = 0;   // > 0 after a resume
   int64_t global_batch = 0;
   int64_t tokens_per_sample = 0;  // 0: not a token model
   double flops_per_sample = 0;    // forward and backward, by the layers' formulas
@@ -34,12 +34,12 @@ struct StepRecord {
   int64_t epoch = 0;  // 0 is the first
   double loss = 0;
   double lr = 0;
-  int64_t samples = 0;    // in this step, all ranks
-  int64_t tokens = 0;     // 0: not a token model
-  double seconds = 0;     // of this step, wall
-  double data_wait = 0;   // part of it spent waiting for a batch
-  int64_t memory = 0;     // bytes: peak RSS, or peak allocated on CUDA
-  double tflops = 0;      // achieved
+  int64_t samples = 0;               // in this step, all ranks
+  int64_t tokens = 0;                // 0: not a token model
+  double seconds = 0;                // of this step, wall
+  double data_wait = 0;              // part of it spent waiting for a batch
+  int64_t memory = 0;                // bytes: peak RSS, or peak allocated on CUDA
+  double tflops = 0;                 // achieved
   std::optional<double> grad_norm;   // if clipping or asked
   std::optional<double> loss_scale;  // fp16
   bool skipped = false;              // fp16: the scaler dropped this update
@@ -47,7 +47,7 @@ struct StepRecord {
 
 struct EpochRecord {
   int64_t epoch = 0;
-  int64_t step = 0;       // the last of the epoch
+  int64_t step = 0;  // the last of the epoch
   int64_t steps = 0;
   double train_loss = 0;  // mean of the epoch's steps
   double lr = 0;          // after the last step
@@ -70,7 +70,7 @@ struct PictureRecord {
   std::string tag;
   int64_t step = 0;
   int64_t rows = 0, columns = 0;
-  std::vector<std::pair<std::string, std::vector<float>>> panels;  // title, values
+  std::vector<std::pair<std::string, std::vector<float>>> panels = {};  // title, values
 };
 
 struct EventRecord {  // checkpoint saved, resumed, stopped early, ...

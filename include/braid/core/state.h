@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What can be saved: named tensors and named texts. Parts of a run give their state and take it back.
+// What can be saved: named tensors and named texts. Parts of a run give their state and take it
+// back.
 //
 //   State all;
 //   all.put("optimizer", optimizer.state());
@@ -23,8 +24,8 @@ struct State {
   bool has(std::string_view name) const;
 
   void set(const std::string& name, int64_t number);
-  void set(const std::string& name, double number);      // hexadecimal, so that it comes back bit-equal
-  int64_t integer(const std::string& name) const;        // throws StorageError if missing or not a number
+  void set(const std::string& name, double number);  // hexadecimal, so that it comes back bit-equal
+  int64_t integer(const std::string& name) const;  // throws StorageError if missing or not a number
   double number(const std::string& name) const;
   const std::string& text(const std::string& name) const;
   const at::Tensor& tensor(const std::string& name) const;

@@ -30,9 +30,11 @@ struct DataOptions {
   int64_t patches = 8;                  // crops: random crops a snapshot and epoch
   std::optional<int64_t> limit_train, limit_valid, limit_test;  // the first N samples
   int64_t sequence = 1024;              // tokens, text: length of a sample
+  int64_t token_bytes = 2;              // tokens: width in files without a header, 2 or 4
   int64_t points = 10000;               // spiral
   double noise = 0.05;                  // spiral
   int64_t data_seed = 42;               // spiral, synthetic: of the data themselves
+  std::string pattern = "smooth";       // synthetic: smooth (waves; the target is the field moved on), random
   std::vector<int64_t> input_shape, target_shape;  // synthetic
   int64_t samples = 64;                 // synthetic: a split
   int64_t classes = 0;                  // synthetic: > 0 gives int64 targets (and inputs, for token models) below it

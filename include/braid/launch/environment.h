@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where am I: the only place that reads environment variables. Everything else is handed this struct.
+// Where am I: the only place that reads environment variables. Everything else is handed this
+// struct.
+//
+//   launch::Environment here = launch::environment();
+//   if (here.rank == 0) bar.show(here.columns);
 #pragma once
 #include <optional>
 #include <string>
@@ -13,10 +17,13 @@ struct Environment {
   bool stdout_is_tty = false;
   bool stderr_is_tty = false;
   int columns = 80;
-  std::string job_id;       // SLURM
+  std::string job_id;  // SLURM
   std::string host;
 };
 
+// RANK, WORLD_SIZE, LOCAL_RANK (torchrun) if they are set, else SLURM_PROCID, SLURM_NTASKS,
+// SLURM_LOCALID of a task that srun started (in a batch shell these count tasks that do not run).
+// Throws ConfigError if a value is not a number in its range.
 Environment environment();
 std::optional<std::string> variable(const char* name);  // for doctor and tests
 

@@ -14,6 +14,9 @@
 #include "braid/core/param.h"
 #include "braid/core/precision.h"
 
+namespace torch::nn {
+class Module;
+}
 namespace braid::nn {
 
 // What a forward pass depends on beside input and weights. Dropout masks are f(seed, step, layer, global position).
@@ -46,6 +49,7 @@ class Model {
   virtual std::vector<Param> params() const = 0;    // in registration order
   virtual at::Tensor forward(const at::Tensor& input, const Pass& pass) = 0;
   virtual std::vector<LayerRow> layers() const = 0;  // for the sizes in the options
+  virtual std::shared_ptr<torch::nn::Module> module() const;  // for LibTorch programs; null if it is none
   double flops_forward() const;                      // one sample
   int64_t parameters() const;
 };

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Optimizers over named parameters of any LibTorch module; fused kernels of torch on CPU and CUDA.
 //
-//   optim::Optimizer adam(named_params(*model), {.name = optim::Algorithm::adamw, .lr = 3e-4, .weight_decay = 0.1});
-//   loss.backward();
-//   adam.step(/*lr=*/3e-4);
-//   adam.zero_grad();
+//   optim::Optimizer adam(named_params(*model), {.name = optim::Algorithm::adamw, .lr = 3e-4,
+//   .weight_decay = 0.1}); loss.backward(); adam.step(/*lr=*/3e-4); adam.zero_grad();
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,39 +25,47 @@ struct OptimizerOptions {
   std::vector<double> betas = {0.9, 0.999};  // Adam
   double eps = 1e-8;
   double weight_decay = 0;
-  double momentum = 0;                       // SGD
+  double momentum = 0;  // SGD
   bool nesterov = false;
-  bool decay_matrices_only = false;          // no weight decay on tensors of fewer than two dimensions
+  bool decay_matrices_only = false;  // no weight decay on tensors of fewer than two dimensions
 };
 
 void describe(Fields& fields, OptimizerOptions& options);
 
 class Optimizer {
  public:
-  // `master`: dtype that is updated; parameters of another dtype get a copy in it (bf16 weights, fp32 masters).
-  Optimizer(std::vector<Param> params, OptimizerOptions options, c10::ScalarType master = c10::kFloat);
+  // `master`: dtype that is updated; narrower parameters get a copy in it (bf16 weights, fp32
+  // masters), made at the first step from the weights of that moment. A wider parameter is updated
+  // as it is.
+  Optimizer(std::vector<Param> params, OptimizerOptions options,
+            c10::ScalarType master = c10::kFloat);
   ~Optimizer();
   Optimizer(Optimizer&&) noexcept;
   Optimizer& operator=(Optimizer&&) noexcept;
 
-  // One update of all parameters that have a gradient. `found_inf` and `inv_scale` (device scalars, may be undefined) come from
-  // the loss scaler: gradients are multiplied by inv_scale, and nothing changes if found_inf is not 0. No host read.
+  // One update of all parameters that have a gradient. `found_inf` (0 or 1) and `inv_scale`, float
+  // scalars on the device or undefined, come from the loss scaler: gradients are multiplied by
+  // inv_scale, and nothing changes if found_inf is 1. No host read. The gradients may be left
+  // unscaled.
   void step(double lr, const at::Tensor& found_inf = {}, const at::Tensor& inv_scale = {});
-  void step();                // with options().lr
-  void zero_grad();           // releases the gradients
+  void step();       // with options().lr
+  void zero_grad();  // releases the gradients
   const OptimizerOptions& options() const;
   const std::vector<Param>& params() const;
 
-  State state() const;        // "<parameter name>/exp_avg", ..., "steps"
-  void load(const State& state);
+  // "<parameter>/exp_avg", "/exp_avg_sq", "/step" (Adam), "/momentum" (SGD), "/master"; shares
+  // memory with the optimizer. Only of parameters that were updated at least once.
+  State state() const;
+  void load(
+      const State& state);  // copies; throws StorageError if it is of another model or algorithm
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Scales all gradients so that their global L2 norm is at most `max_norm` (0: only measures). Returns the norm before, as a
-// device scalar. No host read.
+// Scales all gradients so that their global L2 norm is at most `max_norm` (0: only measures).
+// Returns the norm before, as a device scalar. No host read.
 at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm);
 
 // Multiplies all gradients by a device scalar.

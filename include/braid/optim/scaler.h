@@ -29,16 +29,17 @@ class LossScaler {
  public:
   LossScaler(ScalerOptions options, c10::Device device);
   const at::Tensor& scale() const { return scale_; }
-  at::Tensor inverse() const;
-  at::Tensor check(const std::vector<Param>& params) const;
-  void update(const at::Tensor& found_inf);
-  State state() const;
+  at::Tensor inverse() const;                                // 1 / scale
+  at::Tensor check(const std::vector<Param>& params) const;  // leaves the gradients as they are
+  void update(const at::Tensor&
+                  found_inf);  // 1: scale * backoff; 0: after `interval` clean steps scale * growth
+  State state() const;         // "scale", "growth"
   void load(const State& state);
 
  private:
   ScalerOptions options_;
-  at::Tensor scale_;    // f32 scalar
-  at::Tensor growth_;   // i32 scalar: clean steps so far
+  at::Tensor scale_;   // f32 scalar
+  at::Tensor growth_;  // i32 scalar: clean steps so far
 };
 
 }  // namespace braid::optim

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the ranks of a job are laid out: the sizes of the axes; their product is the number of ranks.
+// This version trains in one process, so every axis is 1.
 //
-//   parallel::Mesh mesh({.data = 4, .tensor = 2}, /*world=*/8, /*rank=*/5);
+//   parallel::Mesh mesh(options.mesh, here.world, here.rank);
+//   log.info(parallel::to_text(mesh.sizes()));   // "data 1, shard 1, ..."
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "braid/core/options.h"
 
@@ -19,11 +22,13 @@ struct MeshOptions {
   bool operator==(const MeshOptions&) const = default;
 };
 void describe(Fields& fields, MeshOptions& options);
+std::string to_text(const MeshOptions& sizes);
 
 class Mesh {
  public:
   Mesh() = default;  // one rank
-  Mesh(MeshOptions sizes, int64_t world, int64_t rank);  // throws ConfigError if the product is not the world
+  // Throws ConfigError if the product is not the world, or if there is more than one rank.
+  Mesh(MeshOptions sizes, int64_t world, int64_t rank);
   const MeshOptions& sizes() const { return sizes_; }
   int64_t rank() const { return rank_; }
   int64_t world() const { return world_; }

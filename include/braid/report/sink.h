@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where records go. The trainer hands each record to every sink; a sink ignores what it has no use for.
 //
-//   report::Sinks sinks = report::open_sinks(options, info, log);
+//   report::Sinks sinks = report::open_sinks(options, "runs/demo", log, {.is_tty = isatty(2) == 1});
+//   sinks.start(info);
 //   sinks.step(record);
 #pragma once
 #include <memory>
@@ -51,13 +52,19 @@ class Sinks final : public Sink {
 
 struct Terminal {
   bool is_tty = false;  // a progress bar may be drawn
-  int columns = 80;
+  int columns = 80;     // where the terminal does not tell
+  int fd = 2;           // the bar goes to stderr, as the log does
 };
 
 std::unique_ptr<Sink> console_sink(const ReportOptions& options, Log& log, Terminal terminal);
-std::unique_ptr<Sink> jsonl_sink(const std::string& dir);        // dir/log.jsonl, appended after a resume
-std::unique_ptr<Sink> tensorboard_sink(const std::string& dir);  // dir/events/events.out.tfevents...
-std::unique_ptr<Sink> html_sink(const std::string& dir);         // dir/report.html, written at each validation and at the end
+// dir/log.jsonl: begun anew by a new run, continued by a resumed one.
+std::unique_ptr<Sink> jsonl_sink(const std::string& dir);
+// dir/events/events.out.tfevents...; the curves Step/... have a point every `every` steps.
+std::unique_ptr<Sink> tensorboard_sink(const std::string& dir, int64_t every = 10);
+// dir/picture.png and dir/report.html, written after validations (not so often that it costs time) and at the end. It
+// reads dir/log.jsonl, so the jsonl sink must come before it.
+std::unique_ptr<Sink> html_sink(const std::string& dir);
+// The sinks named in options.to. Throws ConfigError for a name that is none.
 Sinks open_sinks(const ReportOptions& options, const std::string& dir, Log& log, Terminal terminal);
 
 }  // namespace braid::report

@@ -23,7 +23,7 @@
 namespace braid::train {
 
 struct TrainOptions {
-  int64_t steps = 0;                    // 0: by epochs or time
+  int64_t steps = 0;  // 0: by epochs or time
   int64_t epochs = 0;
   std::optional<Seconds> time;          // stop, save and leave after this long
   std::optional<int64_t> global_batch;  // samples an update, over all ranks
@@ -32,29 +32,29 @@ struct TrainOptions {
   std::string precision = "fp32";
   std::optional<std::string> param, compute, reduce, master;  // single dtypes, over the policy's
   nn::Loss loss = nn::Loss::mse;
-  double clip = 0;                      // global L2 norm of the gradients, 0: no clipping
-  double ema = 0;                       // decay of the averaged weights that are validated, 0: none
+  double clip = 0;  // global L2 norm of the gradients, 0: no clipping
+  double ema = 0;   // decay of the averaged weights that are validated, 0: none
   int64_t zero = 0;
-  bool whole_epochs = false;            // round steps down to whole epochs
-  bool initial_validation = false;      // validate before the first step
-  bool look_for_nan = false;            // check each step and name the first bad parameter or activation
+  bool whole_epochs = false;        // round steps down to whole epochs
+  bool initial_validation = false;  // validate before the first step
+  bool look_for_nan = false;  // check each step and name the first bad parameter or activation
   std::string device = "auto";
-  int64_t threads = 0;                  // CPU threads of the math, 0: all cores
+  int64_t threads = 0;  // CPU threads of the math, 0: all cores
 };
 
 struct ValidOptions {
-  int64_t every = 0;                // steps; 0: each epoch
-  int64_t patience = 0;             // validations without improvement before the run stops; 0: never
-  double min_delta = 0;             // what counts as an improvement
+  int64_t every = 0;     // steps; 0: each epoch
+  int64_t patience = 0;  // validations without improvement before the run stops; 0: never
+  double min_delta = 0;  // what counts as an improvement
   std::string metric = "loss";
   bool highest = false;
-  std::optional<int64_t> batch;     // samples a forward pass; empty: as in training
-  bool test_at_end = true;          // if there are test data
+  std::optional<int64_t> batch;  // samples a forward pass; empty: as in training
+  bool test_at_end = true;       // if there are test data
 };
 
 struct PlaceOptions {
   std::string name = "run";
-  std::string dir;                  // empty: runs/<name>
+  std::string dir;  // empty: runs/<name>
 };
 
 struct OptimizerSection {
@@ -83,9 +83,9 @@ void describe(Fields& fields, OptimizerSection& options);
 void describe(Fields& fields, RunOptions& options);
 
 RunOptions load_run(const std::string& spec, const std::vector<std::string>& sets = {});
-void check(const RunOptions& options);              // ConfigError for what cannot work together
+void check(const RunOptions& options);  // ConfigError for what cannot work together
 std::string resolved_yaml(const RunOptions& options);
-std::vector<OptionRow> all_options();               // of every section and every model, for help and docs
+std::vector<OptionRow> all_options();  // of every section and every model, for help and docs
 
 Precision policy_of(const TrainOptions& options);
 int64_t global_batch_of(const TrainOptions& options, int64_t ranks);

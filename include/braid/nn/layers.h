@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layers written once (heavy header). A layer knows its full name, so its initial values are f(seed, name, element) and its
+// dropout masks f(seed, step, name, position): neither depends on the order of construction or on the layout of a run.
+//
+//   struct Block : Layer {
+//     explicit Block(const Scope& scope) : Layer(scope), fc(child<Linear>("fc", 64, 64)) {}
+//     at::Tensor forward(const at::Tensor& x) { return fc->forward(x); }
+//     std::shared_ptr<Linear> fc;
+//   };
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/nn/module.h>
+
+#include "braid/kernels/dropout.h"
+#include "braid/nn/model.h"
+
+namespace braid::nn {
+
+// How parameters are made, and the place in the model where.
+struct Scope {
+  Build build;
+  std::string path = {};  // "blocks.0"; "" at the root
+  Scope operator/(const std::string& name) const;
+};
+
+// Initial values of a parameter.
+struct Init {
+  enum class Kind { zeros, ones, normal, uniform };
+  Kind kind = Kind::zeros;
+  double scale = 0;    // standard deviation, or bound of the uniform distribution
+  double cut = 1e300;  // normal values beyond +-cut are drawn again
+  static Init zeros() { return {}; }
+  static Init ones() { return {Kind::ones}; }
+  static Init normal(double std) { return {Kind::normal, std}; }
+  static Init truncated(double std) { return {Kind::normal, std, 2}; }  // absolute cuts, as timm's trunc_normal_
+  static Init uniform(double bound) { return {Kind::uniform, bound}; }
+  static Init fan_in(int64_t inputs);  // uniform +-1/sqrt(inputs): the default of torch's Linear and Conv2d
+};
+
+// A torch module that knows its full name and how to make parameters and children.
+class Layer : public torch::nn::Module {
+ public:
+  explicit Layer(Scope scope) : scope_(std::move(scope)) {}
+  const Scope& scope() const { return scope_; }
+  const std::string& path() const { return scope_.path; }
+
+  template <class Child, class... Args>
+  std::shared_ptr<Child> child(const std::string& name, Args&&... args) {
+    return register_module(name, std::make_shared<Child>(scope_ / name, std::forward<Args>(args)...));
+  }
+  at::Tensor param(const std::string& name, at::IntArrayRef sizes, Init init);
+  // The layer's line in the table: its own parameters without those of children; `output` without the batch.
+  LayerRow row(std::string kind, std::vector<int64_t> output, double flops) const;
+
+ protected:
+  c10::ScalarType compute() const { return scope_.build.precision.compute; }
+  at::Tensor cast(const at::Tensor& tensor) const { return tensor.to(compute()); }  // no copy if it has that dtype
+
+ private:
+  Scope scope_;
+};
+
+struct LinearOptions {
+  bool bias = true;
+  bool stored_in_out = false;  // weight [in, out], as GPT-2's Conv1D, instead of [out, in]
+  Init weight = Init::truncated(0.02);
+  Init bias_init = Init::zeros();
+};
+
+// y = x W^T + b in the compute dtype.
+class Linear : public Layer {
+ public:
+  Linear(Scope scope, int64_t in, int64_t out, LinearOptions options = {});
+  at::Tensor forward(const at::Tensor& x) const;
+  LayerRow row(std::vector<int64_t> lead) const;  // lead: dims before the last one, without the batch: {tokens}
+  at::Tensor weight, bias;
+
+ private:
+  int64_t in_, out_;
+  bool stored_in_out_;
+};
+
+class LayerNorm : public Layer {
+ public:
+  LayerNorm(Scope scope, int64_t width, double eps);
+  at::Tensor forward(const at::Tensor& x) const;  // in the parameters' dtype, statistics in fp32 or better
+  LayerRow row(std::vector<int64_t> lead) const;
+  at::Tensor weight, bias;
+
+ private:
+  double eps_;
+};
+
+class RmsNorm : public Layer {
+ public:
+  RmsNorm(Scope scope, int64_t width, double eps);
+  at::Tensor forward(const at::Tensor& x) const;
+  LayerRow row(std::vector<int64_t> lead) const;
+  at::Tensor weight;
+
+ private:
+  double eps_;
+};
+
+class Embedding : public Layer {
+ public:
+  Embedding(Scope scope, int64_t entries, int64_t width, Init init = Init::normal(0.02));
+  at::Tensor forward(const at::Tensor& ids) const;  // in the parameters' dtype
+  LayerRow row(int64_t tokens) const;
+  at::Tensor weight;
+};
+
+struct Conv2dOptions {
+  int64_t kernel = 3;
+  int64_t stride = 1;
+  int64_t padding = 1;
+};
+
+class Conv2d : public Layer {
+ public:
+  Conv2d(Scope scope, int64_t in, int64_t out, Conv2dOptions options = {});
+  at::Tensor forward(const at::Tensor& x) const;
+  LayerRow row(int64_t rows, int64_t columns) const;  // size of the output
+  at::Tensor weight, bias;
+
+ private:
+  Conv2dOptions options_;
+};
+
+// Places where elements or whole branches of samples are dropped in training. Values, not modules: they hold no parameters.
+class Dropout {
+ public:
+  Dropout(const Scope& scope, const std::string& name, double rate) : path_((scope / name).path), rate_(rate) {}
+  at::Tensor operator()(const at::Tensor& x, const Pass& pass) const;
+  kernels::Drop at(const Pass& pass) const;  // rate 0 unless training
+  bool active(const Pass& pass) const { return pass.training && rate_ > 0; }
+
+ private:
+  std::string path_;
+  double rate_;
+};
+
+class DropPath {
+ public:
+  DropPath(const Scope& scope, const std::string& name, double rate) : drop_(scope, name, rate) {}
+  at::Tensor operator()(const at::Tensor& x, const Pass& pass) const;
+
+ private:
+  Dropout drop_;
+};
+
+struct MlpBlockOptions {
+  int64_t hidden = 0;
+  double dropout = 0;
+  bool tanh_gelu = false;  // GPT-2's approximation instead of the exact erf
+  LinearOptions linear = {};
+};
+
+// fc2(gelu(fc1(x))), with dropout after both.
+class MlpBlock : public Layer {
+ public:
+  MlpBlock(Scope scope, int64_t width, MlpBlockOptions options);
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) const;
+  void rows(std::vector<LayerRow>& table, std::vector<int64_t> lead) const;
+  std::shared_ptr<Linear> fc1, fc2;
+
+ private:
+  Dropout drop1_, drop2_;
+  bool tanh_gelu_;
+};
+
+}  // namespace braid::nn

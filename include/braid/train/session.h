@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From a config to a run: what `braid train` does, for programs that want the same.
+//
+//   train::Session session = train::open_session(train::load_run("configs/vit.yaml:demo"),
+//   {.terminal = terminal}); EndRecord end = session.trainer->fit();
+#pragma once
+#include <memory>
+#include <string>
+
+#include "braid/core/log.h"
+#include "braid/nn/model.h"
+#include "braid/report/sink.h"
+#include "braid/train/options.h"
+#include "braid/train/trainer.h"
+
+namespace braid::train {
+
+struct SessionOptions {
+  report::Terminal terminal = {};
+  bool resume = false;
+  bool quiet = false;            // no lines and no bar on the terminal
+  std::string config_spec = {};  // as typed, for the record
+};
+
+struct Session {
+  std::unique_ptr<Log> log;
+  std::unique_ptr<report::Sinks> sinks;
+  std::unique_ptr<nn::Model> model;
+  std::unique_ptr<Trainer> trainer;
+};
+
+// Makes the run folder, writes config.yaml into it, opens data and model. Without `resume`, a
+// folder that already holds checkpoints is refused, so that nothing saved is lost.
+Session open_session(const RunOptions& options, SessionOptions session = {});
+
+Splits open_splits(const RunOptions& options);
+std::unique_ptr<nn::Model> build_model(
+    const RunOptions& options);  // on the device that options name
+// Takes the parameters by name; a missing one or another shape is a StorageError.
+void copy_weights(nn::Model& model, const State& weights);
+// Shapes of data and model that cannot meet are refused before the first step.
+void check_shapes(const RunOptions& options, const data::SampleSpec& spec);
+
+}  // namespace braid::train

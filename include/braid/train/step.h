@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The one training step: forward and backward of each micro-batch, clip, update. Nothing in it
+// reads a value on the host.
+//
+//   train::Step step(*model, optimizer, {.loss = nn::Loss::l1, .micro_batch = 4},
+//   /*scaler=*/nullptr); train::StepResult result = step.run(batch, pass, lr);      // result.loss
+//   is a device scalar
+#pragma once
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "braid/data/loader.h"
+#include "braid/nn/loss.h"
+#include "braid/nn/model.h"
+#include "braid/optim/optimizer.h"
+#include "braid/optim/scaler.h"
+
+namespace braid::train {
+
+struct StepOptions {
+  nn::Loss loss = nn::Loss::mse;
+  int64_t micro_batch = 0;  // samples a forward pass; 0: all at once
+  double clip = 0;
+};
+
+struct StepResult {
+  at::Tensor loss;       // weighted mean over the batch
+  at::Tensor grad_norm;  // before clipping; undefined without it
+  at::Tensor found_inf;  // fp16: not 0 if the update was skipped
+  int64_t weight = 0;    // samples, or targets that count
+};
+
+class Step {
+ public:
+  Step(nn::Model& model, optim::Optimizer& optimizer, StepOptions options,
+       optim::LossScaler* scaler = nullptr);
+  StepResult run(const data::Batch& batch, nn::Pass pass, double lr);
+  // Gradients of the batch's mean loss, without an update: what tests and `braid parity` compare.
+  StepResult gradients(const data::Batch& batch, nn::Pass pass);
+
+ private:
+  void update(double lr, StepResult& result);
+
+  nn::Model& model_;
+  optim::Optimizer& optimizer_;
+  StepOptions options_;
+  optim::LossScaler* scaler_;
+};
+
+}  // namespace braid::train

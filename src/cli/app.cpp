@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/app.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace braid::cli {
+namespace {
+
+void list_flags(const CLI::App& app, const std::string& prefix, std::vector<std::string>& flags) {
+  for (const CLI::Option* option : app.get_options())
+    flags.push_back(prefix + option->get_name(true, true));
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    list_flags(*command, prefix + command->get_name() + " ", flags);
+}
+
+int complain(const std::string& text, Exit code) {
+  fmt::print(stderr, "{}\n", text);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> make_app(Action& action) {
+  auto app = std::make_unique<CLI::App>(
+      "braid: training of LibTorch models, from one GPU to many nodes", "braid");
+  app->require_subcommand(1);
+  app->set_version_flag("--version", "braid 0.1.0 (torch 2.11.0)");
+  app->footer(
+      "Try: braid train configs/vit.yaml:demo     Every command explains itself: braid train "
+      "--help");
+  add_train(*app, action);
+  add_eval(*app, action);
+  add_predict(*app, action);
+  add_parity(*app, action);
+  add_inspect(*app, action);
+  add_report(*app, action);
+  add_data(*app, action);
+  add_doctor(*app, action);
+  add_help(*app, action);
+  return app;
+}
+
+std::vector<std::string> flag_list(const CLI::App& app) {
+  std::vector<std::string> flags;
+  list_flags(app, "", flags);
+  return flags;
+}
+
+int run(int argc, char** argv) {
+  Action action;
+  const std::unique_ptr<CLI::App> app = make_app(action);
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app->exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
+  }
+  try {
+    return static_cast<int>(action());
+  } catch (const Error& error) {
+    return complain(explain(error.complaint()), error.code());
+  } catch (const std::bad_alloc&) {
+    return complain("braid: out of memory\n  fix: a smaller train.micro_batch needs less",
+                    Exit::internal);
+  } catch (const std::exception& error) {
+    return complain(fmt::format("braid: {}", error.what()), Exit::internal);
+  }
+}
+
+}  // namespace braid::cli

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// braid data make|check: made-up data in the layouts that braid reads, and a look for what is wrong
+// with given ones.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "braid/core/units.h"
+#include "braid/data/make.h"
+#include "cli/command.h"
+
+namespace braid::cli {
+namespace {
+
+struct MakeArguments {
+  std::string path;
+  std::vector<int64_t> shape;  // C,H,W
+  data::WeatherOptions weather;
+  data::SlicesOptions slices;
+  data::TokensOptions tokens;
+  uint64_t seed = 1;
+  bool no_header = false;
+};
+
+struct CheckArguments {
+  std::string dir;
+  std::string dataset = "fields";
+  bool json = false;
+};
+
+template <class Options>
+void take_shape(const std::vector<int64_t>& shape, Options& options) {
+  if (shape.empty()) return;
+  options.channels = shape[0];
+  options.height = shape[1];
+  options.width = shape[2];
+}
+
+Exit make_weather(MakeArguments arguments) {
+  take_shape(arguments.shape, arguments.weather);
+  arguments.weather.seed = arguments.seed;
+  data::make_weather(arguments.path, arguments.weather, progress_line("frame"));
+  fmt::print("wrote made-up weather to {}\n", arguments.path);
+  return Exit::ok;
+}
+
+Exit make_slices(MakeArguments arguments) {
+  take_shape(arguments.shape, arguments.slices);
+  arguments.slices.seed = arguments.seed;
+  data::make_slices(arguments.path, arguments.slices, progress_line("day"));
+  fmt::print("wrote made-up slices to {}\n", arguments.path);
+  return Exit::ok;
+}
+
+Exit make_tokens(MakeArguments arguments) {
+  arguments.tokens.seed = arguments.seed;
+  arguments.tokens.header = !arguments.no_header;
+  data::make_tokens(arguments.path, arguments.tokens, progress_line("token"));
+  fmt::print("wrote made-up tokens to {}\n", arguments.path);
+  return Exit::ok;
+}
+
+Exit check_command(const CheckArguments& arguments) {
+  const data::CheckReport report =
+      data::check_data(arguments.dir, arguments.dataset, progress_line("frame"));
+  bool broken = false;
+  nlohmann::json findings = nlohmann::json::array();
+  for (const data::Finding& finding : report.findings) {
+    broken = broken || finding.fatal;
+    findings.push_back(
+        {{"file", finding.file}, {"problem", finding.problem}, {"fatal", finding.fatal}});
+    if (!arguments.json)
+      fmt::print("{} {}: {}\n", finding.fatal ? "BAD " : "note", finding.file, finding.problem);
+  }
+  if (arguments.json)
+    fmt::print("{}\n", nlohmann::json{{"files", report.files},
+                                      {"frames", report.frames},
+                                      {"bytes", report.bytes},
+                                      {"shape", report.shape},
+                                      {"findings", findings}}
+                           .dump());
+  else
+    fmt::print("{} files, {} frames of [{}], {}: {}\n", report.files, report.frames,
+               fmt::join(report.shape, ", "), to_text(Bytes{report.bytes}),
+               broken ? "there are problems" : "all good");
+  return broken ? Exit::data : Exit::ok;
+}
+
+void add_make(CLI::App& data, Action& action) {
+  auto arguments = std::make_shared<MakeArguments>();
+  CLI::App* make = data.add_subcommand("make", "write made-up data");
+  make->require_subcommand(1);
+  const auto kind = [&](const char* name, const char* help, Exit (*function)(MakeArguments)) {
+    CLI::App* command = make->add_subcommand(name, help);
+    command->add_option("path", arguments->path, "where to write")->required()->type_name("PATH");
+    command->add_option("--seed", arguments->seed, "of the random numbers");
+    command->callback(
+        [&action, arguments, function] { action = [=] { return function(*arguments); }; });
+    return command;
+  };
+  CLI::App* weather = kind(
+      "weather", "years of smooth fields carried by a flow, for a forecasting ViT", make_weather);
+  CLI::App* slices =
+      kind("slices", "daily slices in physical units, for super-resolution", make_slices);
+  CLI::App* tokens =
+      kind("tokens", "a token file of a Markov chain, for language models", make_tokens);
+  for (CLI::App* fields : {weather, slices})
+    fields->add_option("--shape", arguments->shape, "channels,rows,columns")
+        ->delimiter(',')
+        ->expected(3)
+        ->type_name("C,H,W");
+  weather->add_option("--frames", arguments->weather.frames, "frames a year");
+  weather->add_option("--years", arguments->weather.train_years, "years of training data");
+  weather->add_option("--valid-years", arguments->weather.valid_years, "years of validation data");
+  weather->add_option("--test-years", arguments->weather.test_years, "years of test data");
+  slices->add_option("--days", arguments->slices.days, "slices a year");
+  slices->add_option("--years", arguments->slices.years, "years");
+  tokens->add_option("--tokens", arguments->tokens.tokens, "how many");
+  tokens->add_option("--vocabulary", arguments->tokens.vocabulary, "size of the vocabulary");
+  tokens->add_flag("--no-header", arguments->no_header, "plain numbers without the 1 kB header");
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, Action& action) {
+  CLI::App* data = app.add_subcommand("data", "make data, or check them");
+  data->require_subcommand(1);
+  add_make(*data, action);
+  auto arguments = std::make_shared<CheckArguments>();
+  CLI::App* check =
+      data->add_subcommand("check", "find truncated files, NaN, wrong shapes, missing years");
+  check->add_option("dir", arguments->dir, "folder of HDF5 files")->required()->type_name("DIR");
+  check->add_option("--dataset", arguments->dataset, "name of the dataset in the files");
+  add_json(*check, arguments->json);
+  check->callback(
+      [&action, arguments] { action = [arguments] { return check_command(*arguments); }; });
+}
+
+}  // namespace braid::cli

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// braid train CONFIG: trains, validates, saves.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "braid/launch/environment.h"
+#include "braid/train/session.h"
+#include "cli/command.h"
+
+namespace braid::cli {
+namespace {
+
+struct TrainArguments {
+  ConfigArguments config;
+  bool resume = false;
+  bool quiet = false;
+  bool json = false;
+};
+
+nlohmann::json as_json(const EndRecord& end, const std::string& dir) {
+  return {{"dir", dir},
+          {"step", end.step},
+          {"seconds", end.seconds},
+          {"reason", end.reason},
+          {"metrics", end.metrics}};
+}
+
+void print_verdict(const EndRecord& end, const std::string& dir) {
+  const auto rmse = end.metrics.find("rmse");
+  const auto persistence = end.metrics.find("persistence");
+  if (rmse != end.metrics.end() && persistence != end.metrics.end())
+    fmt::print(
+        "validation RMSE {:.4f}, persistence (output = input) {:.4f}: {:.1f} times smaller\n",
+        rmse->second, persistence->second, persistence->second / rmse->second);
+  fmt::print("results are in {} (report.html, log.jsonl, checkpoints/)\n", dir);
+}
+
+Exit train_command(const TrainArguments& arguments) {
+  const train::RunOptions options = arguments.config.load();
+  const launch::Environment environment = launch::environment();
+  if (environment.world > 1)
+    throw ConfigError(
+        {.what = fmt::format("started as rank {} of {}", environment.rank, environment.world),
+         .why = "this version trains in one process",
+         .fix = "start it once, without torchrun or srun -n"});
+  const bool quiet = arguments.quiet || arguments.json;
+  train::Session session = train::open_session(
+      options,
+      {.terminal = {.is_tty = environment.stderr_is_tty && !quiet, .columns = environment.columns},
+       .resume = arguments.resume,
+       .quiet = quiet,
+       .config_spec = arguments.config.spec});
+  const EndRecord end = session.trainer->fit();
+  const std::string dir = train::run_dir(options);
+  if (arguments.json)
+    fmt::print("{}\n", as_json(end, dir).dump());
+  else
+    print_verdict(end, dir);
+  return end.reason == "signal" ? Exit::interrupted : Exit::ok;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command = app.add_subcommand("train", "train a model from a config");
+  add_config(*command, arguments->config);
+  command->add_flag("--resume", arguments->resume,
+                    "continue from the newest whole checkpoint of run.dir");
+  command->add_flag("--quiet", arguments->quiet,
+                    "warnings only on the terminal; files are written as always");
+  add_json(*command, arguments->json);
+  command->footer(
+      "Ctrl-C, SIGTERM or SIGUSR1 finish the step, save and exit with code 75; --resume goes on "
+      "from there.");
+  command->callback(
+      [&action, arguments] { action = [arguments] { return train_command(*arguments); }; });
+}
+
+}  // namespace braid::cli

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "braid/core/error.h"
+#include "braid/data/make.h"
+#include "braid/data/npy.h"
+#include "data/field_writer.h"
+#include "data/tensor.h"
+#include "data/waves.h"
+
+namespace braid::data {
+namespace {
+
+struct ChannelStats {
+  std::vector<double> mean, std;
+};
+
+// Sums of what was written, for the statistics of the training years.
+struct FieldSums {
+  std::vector<double> sum, squares;
+  int64_t points = 0;  // a channel
+};
+
+// One file of fields: latent fields of the year, mixed into channels.
+class YearMaker {
+ public:
+  YearMaker(FieldShape shape, const WaveOptions& waves, RandomKey key, const ChannelStats& stats)
+      : shape_(shape), grid_(waves, shape.height, shape.width), stats_(stats) {
+    for (int64_t c = 0; c < shape.channels; ++c)
+      latent_.emplace_back(waves, key.with(static_cast<uint64_t>(c)));
+  }
+
+  void write(const std::filesystem::path& file, FieldSums* sums, const std::function<void()>& frame_done);
+
+ private:
+  void next_amplitudes(std::vector<std::complex<float>>& out);
+  void add_sums(const float* frames, int64_t count, FieldSums& sums) const;
+
+  FieldShape shape_;
+  WaveGrid grid_;
+  ChannelStats stats_;
+  std::vector<WaveField> latent_;
+};
+
+// Channel c is 0.8 of its own latent field and 0.6 of its neighbour's: unit variance, and channels know of each other.
+void YearMaker::next_amplitudes(std::vector<std::complex<float>>& out) {
+  const size_t channels = latent_.size();
+  for (size_t c = 0; c < channels; ++c) {
+    const auto& own = latent_[c].amplitudes();
+    const auto& other = latent_[(c + 1) % channels].amplitudes();
+    for (size_t i = 0; i < own.size(); ++i)
+      out.push_back(channels == 1 ? own[i] : 0.8F * own[i] + 0.6F * other[i]);
+  }
+  for (WaveField& field : latent_) field.advance();
+}
+
+void YearMaker::add_sums(const float* frames, int64_t count, FieldSums& sums) const {
+  const int64_t plane = shape_.height * shape_.width;
+  sums.sum.resize(static_cast<size_t>(shape_.channels));
+  sums.squares.resize(static_cast<size_t>(shape_.channels));
+  for (int64_t i = 0; i < count * shape_.channels; ++i) {
+    const auto c = static_cast<size_t>(i % shape_.channels);
+    const double mean = stats_.mean[c];
+    double sum = 0, squares = 0;
+    for (int64_t p = 0; p < plane; ++p) {
+      const double x = frames[i * plane + p] - mean;  // near 0: no digits are lost in the squares
+      sum += x, squares += x * x;
+    }
+    sums.sum[c] += sum, sums.squares[c] += squares;
+  }
+  sums.points += count * plane;
+}
+
+void YearMaker::write(const std::filesystem::path& file, FieldSums* sums,
+                      const std::function<void()>& frame_done) {
+  FieldWriter writer(file, "fields", shape_);
+  const int64_t plane = shape_.height * shape_.width, frame = shape_.channels * plane;
+  const int64_t block = std::clamp<int64_t>((32 << 20) / (frame * 4), 1, 64);  // about 32 MB at a time
+  std::vector<float> buffer(static_cast<size_t>(block * frame));
+  for (int64_t first = 0; first < shape_.frames; first += block) {
+    const int64_t count = std::min(block, shape_.frames - first);
+    std::vector<std::complex<float>> amplitudes;
+    for (int64_t i = 0; i < count; ++i) next_amplitudes(amplitudes);
+    const auto modes = static_cast<int64_t>(amplitudes.size()) / (count * shape_.channels);
+    at::parallel_for(0, count * shape_.channels, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto c = static_cast<size_t>(i % shape_.channels);
+        grid_.draw(amplitudes.data() + i * modes, static_cast<float>(stats_.mean[c]),
+                   static_cast<float>(stats_.std[c]), buffer.data() + i * plane);
+      }
+    });
+    if (sums != nullptr) add_sums(buffer.data(), count, *sums);
+    writer.write(first, count, buffer.data());
+    for (int64_t i = 0; i < count; ++i) frame_done();
+  }
+  writer.finish();
+}
+
+void write_stats(const std::filesystem::path& dir, const ChannelStats& stats) {
+  const auto channels = static_cast<int64_t>(stats.mean.size());
+  const auto write = [&](const char* name, const std::vector<double>& values) {
+    const at::Tensor tensor = empty_tensor({1, channels, 1, 1}, c10::kFloat);
+    std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<float>());
+    write_npy(dir / "stats" / name, tensor);
+  };
+  std::filesystem::create_directories(dir / "stats");
+  write("global_means.npy", stats.mean);
+  write("global_stds.npy", stats.std);
+}
+
+ChannelStats stats_of(const FieldSums& sums, const ChannelStats& around) {
+  ChannelStats stats;
+  const auto points = static_cast<double>(sums.points);
+  for (size_t c = 0; c < sums.sum.size(); ++c) {
+    const double shift = sums.sum[c] / points;
+    stats.mean.push_back(around.mean[c] + shift);
+    stats.std.push_back(std::sqrt(sums.squares[c] / points - shift * shift));
+  }
+  return stats;
+}
+
+void check_make(bool good, const std::string& what) {
+  if (good) return;
+  throw ConfigError({.what = what,
+                     .why = "sizes, frames and years are counts, and a file needs 3 frames",
+                     .fix = "give numbers above 0"});
+}
+
+// Counts frames for the progress bar.
+struct FrameCounter {
+  const Progress& progress;
+  int64_t total = 0, done = 0;
+  void operator()() {
+    ++done;
+    if (progress) progress(done, total);
+  }
+};
+
+}  // namespace
+
+void make_weather(const std::filesystem::path& dir, WeatherOptions options, const Progress& progress) {
+  const int64_t years = options.train_years + options.valid_years + options.test_years;
+  check_make(options.channels > 0 && options.height > 1 && options.width > 3 && options.frames > 2 &&
+                 options.train_years > 0 && options.valid_years >= 0 && options.test_years >= 0,
+             fmt::format("weather of [{}, {}, {}] with {} frames a year, {} years", options.channels,
+                         options.height, options.width, options.frames, years));
+  const FieldShape shape{options.frames, options.channels, options.height, options.width};
+  const WaveOptions waves{.zonal = std::min<int64_t>(6, options.width / 4),
+                          .meridional = std::min<int64_t>(6, options.height / 2)};
+  ChannelStats stats;  // units differ from channel to channel, as those of winds and temperatures do
+  for (int64_t c = 0; c < options.channels; ++c) {
+    stats.mean.push_back(c % 2 == 0 ? static_cast<double>(c) : 250.0 + static_cast<double>(c));
+    stats.std.push_back(2.0 + 3.0 * static_cast<double>(c % 5));
+  }
+  FrameCounter counter{progress, years * options.frames};
+  FieldSums sums;
+  for (int64_t y = 0; y < years; ++y) {
+    const int64_t year = options.first_year + y;
+    const bool train = y < options.train_years, valid = !train && y < options.train_years + options.valid_years;
+    YearMaker maker(shape, waves, random_key(options.seed, "weather").with(static_cast<uint64_t>(year)), stats);
+    maker.write(dir / (train ? "train" : valid ? "valid" : "test") / fmt::format("{:04}.h5", year),
+                train ? &sums : nullptr, [&] { counter(); });
+  }
+  write_stats(dir, stats_of(sums, stats));
+}
+
+void make_slices(const std::filesystem::path& dir, SlicesOptions options, const Progress& progress) {
+  check_make(options.channels > 0 && options.height > 1 && options.width > 3 && options.days > 0 &&
+                 options.years > 0,
+             fmt::format("slices of [{}, {}, {}], {} days, {} years", options.channels, options.height,
+                         options.width, options.days, options.years));
+  // Wind speed at 10 m, temperature at 2 m, total column water vapour of ERA5.
+  constexpr std::array<double, 3> means = {6.3024, 278.3945, 18.4262}, stds = {3.7376, 21.0588, 16.4687};
+  ChannelStats stats;
+  for (int64_t c = 0; c < options.channels; ++c) {
+    stats.mean.push_back(means[static_cast<size_t>(c % 3)]);
+    stats.std.push_back(stds[static_cast<size_t>(c % 3)]);
+  }
+  // Fine waves too: what a coarse grid cannot show is what super-resolution has to find.
+  const WaveOptions waves{.zonal = std::min<int64_t>(32, options.width / 4),
+                          .meridional = std::min<int64_t>(32, options.height / 2),
+                          .slope = 1.2};
+  const FieldShape shape{options.days, options.channels, options.height + 1, options.width};
+  FrameCounter counter{progress, options.years * options.days};
+  for (int64_t year = options.first_year; year < options.first_year + options.years; ++year) {
+    YearMaker maker(shape, waves, random_key(options.seed, "slices").with(static_cast<uint64_t>(year)), stats);
+    maker.write(dir / fmt::format("{:04}.h5", year), nullptr, [&] { counter(); });
+  }
+  write_stats(dir, stats);
+}
+
+}  // namespace braid::data

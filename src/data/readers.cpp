@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/readers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "braid/core/error.h"
+#include "data/finite.h"
+
+namespace braid::data {
+namespace {
+
+int64_t weight_of(const at::Tensor& target) {
+  if (target.scalar_type() != c10::kLong) return 1;
+  constexpr int64_t ignored = -100;
+  const auto* first = target.const_data_ptr<int64_t>();
+  return target.numel() - std::count(first, first + target.numel(), ignored);
+}
+
+}  // namespace
+
+Readers::Readers(std::shared_ptr<const Source> source, const LoaderOptions& options)
+    : source_(std::move(source)), options_(options) {
+  for (int64_t i = 0; i < options.workers; ++i) threads_.emplace_back([this] { work(); });
+}
+
+Readers::~Readers() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_there_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Readers::start(std::shared_ptr<BatchJob> job) {
+  job->weights.assign(static_cast<size_t>(job->count()), 0);
+  if (threads_.empty() || job->count() == 0) {
+    job->claimed = job->count();
+    return run(*job, 0, job->count());
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  work_there_.notify_all();
+}
+
+void Readers::wait(BatchJob& job) {
+  std::unique_lock lock(mutex_);
+  job_ready_.wait(lock, [&] { return job.ready; });
+  if (job.error) std::rethrow_exception(job.error);
+}
+
+void Readers::forget() {
+  const std::lock_guard lock(mutex_);
+  jobs_.clear();
+}
+
+void Readers::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_there_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    if (stop_) return;
+    const std::shared_ptr<BatchJob> job = jobs_.front();
+    // Single samples where there are few, handfuls where there are many: a lock for each of 1000 points would cost more than
+    // the points.
+    const int64_t share = job->count() / (options_.workers * 4);
+    const int64_t first = job->claimed, end = std::min(job->count(), first + std::max<int64_t>(share, 1));
+    job->claimed = end;
+    if (end == job->count()) jobs_.pop_front();
+    lock.unlock();
+    run(*job, first, end);
+    lock.lock();
+  }
+}
+
+void Readers::run(BatchJob& job, int64_t first, int64_t end) {
+  std::exception_ptr error;
+  int64_t at = first;
+  try {
+    for (; at < end; ++at) read_sample(job, at);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::unique_lock lock(mutex_);
+  // The earliest bad sample of the batch is reported, whichever thread came upon one first.
+  if (error && (job.failed_at < 0 || at < job.failed_at)) {
+    job.failed_at = at;
+    job.error = error;
+  }
+  job.finished += end - first;
+  if (job.finished < job.count()) return;
+  if (!job.error && options_.device >= 0) {
+    lock.unlock();
+    try {
+      copy_to_device(job);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    job.error = error;
+  }
+  job.ready = true;
+  job_ready_.notify_all();
+}
+
+void Readers::read_sample(BatchJob& job, int64_t k) const {
+  const int64_t index = job.plan.samples[static_cast<size_t>(k)];
+  const Sample sample{job.host->input.select(0, k), job.host->target.select(0, k)};
+  try {
+    source_->read({.index = index, .epoch = job.plan.epoch}, sample);
+  } catch (const Error& error) {
+    Complaint complaint = error.complaint();
+    const std::string place = source_->describe(index);
+    complaint.what += fmt::format(" (sample {}: {})", index, place);
+    throw DataError(std::move(complaint));
+  }
+  if (options_.check_finite) {
+    check_finite(sample.input, "input", index);
+    check_finite(sample.target, "target", index);
+  }
+  if (k < job.plan.real) job.weights[static_cast<size_t>(k)] = weight_of(sample.target);
+}
+
+void Readers::check_finite(const at::Tensor& values, const char* part, int64_t index) const {
+  if (values.scalar_type() != c10::kFloat) return;
+  const auto* data = values.const_data_ptr<float>();
+  const int64_t at = first_not_finite(data, values.numel());
+  if (at < 0) return;
+  std::string place = fmt::format("element {}", at);
+  if (values.dim() == 3) {
+    const int64_t width = values.size(2), plane = values.size(1) * width;
+    place = fmt::format("channel {}, row {}, column {}", at / plane, at % plane / width, at % width);
+  }
+  throw DataError({.what = fmt::format("{} in sample {} ({}): {}, {}", not_finite_name(data[at]), index,
+                                       source_->describe(index), part, place),
+                   .why = "data.check_finite is on, and one such value spoils all weights",
+                   .fix = "repair or leave out the file; braid data check DIR lists all such places"});
+}
+
+void Readers::copy_to_device(BatchJob& job) const {
+  Accelerator& device = *accelerator();
+  const auto copy = [&](const at::Tensor& host, std::unique_ptr<Moment>& copied) {
+    return device.copy_async(host.narrow(0, 0, job.count()), options_.device, copied);
+  };
+  job.device_input = copy(job.host->input, job.host->copied[0]);
+  job.device_target = copy(job.host->target, job.host->copied[1]);
+}
+
+}  // namespace braid::data

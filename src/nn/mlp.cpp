@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
+#include "braid/nn/options.h"
+#include "module_model.h"
+
+namespace braid::nn {
+namespace {
+
+// Linear, ReLU, dropout for each hidden width, then a Linear: logits. Numbered as in a torch Sequential of all of them.
+class Mlp : public Layer {
+ public:
+  Mlp(Scope scope, const MlpOptions& options)
+      : Layer(std::move(scope)), network_(child<Layer>("network")) {
+    int64_t width = options.inputs;
+    for (int64_t hidden : options.hidden) {
+      add(width, hidden);
+      drops_.emplace_back(network_->scope(), std::to_string(linears_.size() * 3 - 1), options.dropout);
+      width = hidden;
+    }
+    add(width, options.outputs);
+  }
+
+  at::Tensor forward(const at::Tensor& input, const Pass& pass) const {  // [B, inputs] -> [B, outputs]
+    at::Tensor x = input;
+    for (size_t i = 0; i < drops_.size(); ++i) x = drops_[i](linears_[i]->forward(x).relu(), pass);
+    return linears_.back()->forward(x);
+  }
+
+  std::vector<LayerRow> layers() const {
+    std::vector<LayerRow> table;
+    for (const auto& linear : linears_) table.push_back(linear->row({}));
+    return table;
+  }
+
+ private:
+  void add(int64_t in, int64_t out) {
+    const LinearOptions options = {.weight = Init::fan_in(in), .bias_init = Init::fan_in(in)};
+    linears_.push_back(network_->child<Linear>(std::to_string(linears_.size() * 3), in, out, options));
+  }
+
+  std::shared_ptr<Layer> network_;
+  std::vector<std::shared_ptr<Linear>> linears_;
+  std::vector<Dropout> drops_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_mlp(const MlpOptions& options, const Build& build) {
+  return std::make_unique<ModuleModel<Mlp>>("mlp", std::make_shared<Mlp>(Scope{build}, options));
+}
+
+}  // namespace braid::nn

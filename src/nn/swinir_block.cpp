@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "swinir_block.h"
+
+#include <cmath>
+#include <numeric>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/roll.h>
+#include <ATen/ops/softmax.h>
+#include <fmt/format.h>
+
+#include "window.h"
+
+namespace braid::nn {
+namespace {
+
+constexpr double swin_eps = 1e-5;
+
+// Grows linearly over all blocks, from 0 to the given rate at the last one.
+double drop_path_of(const SwinirOptions& options, int64_t block) {
+  const int64_t blocks = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
+  return blocks > 1 ? options.drop_path * static_cast<double>(block) / static_cast<double>(blocks - 1) : 0;
+}
+
+}  // namespace
+
+SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions& options) {
+  const int64_t width = options.width, narrow = width / 4;
+  if (options.residual == Residual::conv1) {
+    convs_ = {parent.child<Conv2d>(name, width, width)};
+    return;
+  }
+  const auto list = parent.child<Layer>(name);  // numbers leave room for the activations between
+  convs_ = {list->child<Conv2d>("0", width, narrow),
+            list->child<Conv2d>("2", narrow, narrow, Conv2dOptions{.kernel = 1, .stride = 1, .padding = 0}),
+            list->child<Conv2d>("4", narrow, width)};
+}
+
+at::Tensor SwinConvs::forward(at::Tensor x) const {
+  for (size_t i = 0; i < convs_.size(); ++i) {
+    x = convs_[i]->forward(x);
+    if (i + 1 < convs_.size()) x = at::leaky_relu(x, 0.2);
+  }
+  return x;
+}
+
+void SwinConvs::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {
+  for (const auto& conv : convs_) table.push_back(conv->row(rows, columns));
+}
+
+WindowAttention::WindowAttention(Scope scope, const SwinirOptions& options, int64_t heads, SwinTables tables)
+    : Layer(std::move(scope)),
+      width_(options.width),
+      window_(options.window),
+      heads_(heads),
+      tables_(std::move(tables)),
+      bias_table_(param("relative_position_bias_table",
+                        {(2 * window_ - 1) * (2 * window_ - 1), heads}, Init::truncated(0.02))),
+      qkv_(child<Linear>("qkv", width_, 3 * width_)),
+      proj_(child<Linear>("proj", width_, width_)) {}
+
+at::Tensor WindowAttention::bias() const {
+  const int64_t tokens = window_ * window_;
+  const at::Tensor rows = cast(bias_table_).index_select(0, tables_.index.flatten());
+  return rows.view({tokens, tokens, heads_}).permute({2, 0, 1});
+}
+
+at::Tensor WindowAttention::forward(const at::Tensor& windows, at::IntArrayRef grid, bool masked) const {
+  const int64_t count = windows.size(0), tokens = windows.size(1), head = width_ / heads_;
+  const at::Tensor qkv =
+      qkv_->forward(windows).view({count, tokens, 3, heads_, head}).permute({2, 0, 3, 1, 4});
+  const at::Tensor q = qkv[0] * (1 / std::sqrt(static_cast<double>(head)));
+  at::Tensor scores = at::matmul(q, qkv[1].transpose(-2, -1));  // [windows, heads, tokens, tokens]
+  scores.add_(bias());
+  if (masked) add_shift_masks(scores.view({grid[0], grid[1], grid[2], heads_, tokens, tokens}), tables_.masks);
+  const at::Tensor y = at::matmul(at::softmax(scores, -1), qkv[2]);
+  return proj_->forward(y.transpose(1, 2).reshape({count, tokens, width_}));
+}
+
+void WindowAttention::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {
+  const int64_t pixels = rows * columns, tokens = window_ * window_;
+  table.push_back(qkv_->row({pixels}));
+  table.push_back(row(fmt::format("Window attention {} heads x {}, {}x{}", heads_, width_ / heads_, window_, window_),
+                      {pixels, width_}, 4.0 * static_cast<double>(pixels * tokens) * static_cast<double>(width_)));
+  table.push_back(proj_->row({pixels}));
+}
+
+SwinBlock::SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan plan, const SwinTables& tables)
+    : Layer(std::move(scope)),
+      window_(options.window),
+      shift_(plan.shifted ? options.window / 2 : 0),
+      norm1_(child<LayerNorm>("norm1", options.width, swin_eps)),
+      attn_(child<WindowAttention>("attn", options, plan.heads, tables)),
+      path1_(this->scope(), "drop_path1", plan.drop_path),
+      path2_(this->scope(), "drop_path2", plan.drop_path) {
+  norm2_ = child<LayerNorm>("norm2", options.width, swin_eps);
+  const int64_t hidden = std::llround(static_cast<double>(options.width) * options.mlp_ratio);
+  mlp_ = child<MlpBlock>("mlp", options.width, MlpBlockOptions{.hidden = hidden});
+}
+
+at::Tensor SwinBlock::attend(const at::Tensor& x) const {
+  const std::vector<int64_t> grid = {x.size(0), x.size(1) / window_, x.size(2) / window_};
+  const at::Tensor rolled = shift_ > 0 ? at::roll(x, {-shift_, -shift_}, {1, 2}) : x;
+  const at::Tensor windows = attn_->forward(to_windows(rolled, window_), grid, shift_ > 0);
+  const at::Tensor image = from_windows(windows, x.sizes(), window_);
+  return shift_ > 0 ? at::roll(image, {shift_, shift_}, {1, 2}) : image;
+}
+
+at::Tensor SwinBlock::forward(const at::Tensor& input, const Pass& pass) const {
+  const at::Tensor x = input + path1_(attend(norm1_->forward(input)), pass);
+  return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
+}
+
+void SwinBlock::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {
+  table.push_back(norm1_->row({rows * columns}));
+  attn_->rows(table, rows, columns);
+  table.push_back(norm2_->row({rows * columns}));
+  mlp_->rows(table, {rows * columns});
+}
+
+SwinGroup::SwinGroup(Scope scope, const SwinirOptions& options, SwinGroupPlan plan, const SwinTables& tables)
+    : Layer(std::move(scope)) {
+  const auto list = child<Layer>("residual_group")->child<Layer>("blocks");
+  for (int64_t i = 0; i < plan.depth; ++i) {
+    const SwinBlockPlan block = {plan.heads, i % 2 == 1, drop_path_of(options, plan.first_block + i)};
+    blocks_.push_back(list->child<SwinBlock>(std::to_string(i), options, block, tables));
+  }
+  conv_ = std::make_unique<SwinConvs>(*this, "conv", options);
+}
+
+at::Tensor SwinGroup::forward(const at::Tensor& input, const Pass& pass) const {
+  at::Tensor x = input;
+  for (const auto& block : blocks_) x = block->forward(x, pass);
+  return input + conv_->forward(x.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
+}
+
+void SwinGroup::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {
+  for (const auto& block : blocks_) block->rows(table, rows, columns);
+  conv_->rows(table, rows, columns);
+}
+
+}  // namespace braid::nn

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The body of SwinIR: Swin blocks and the residual groups of them.
+//
+//   auto group = layers->child<SwinGroup>("0", options, SwinGroupPlan{.depth = 6, .heads = 6, .first_block = 0}, tables);
+//   tokens = group->forward(tokens, pass);   // [B, H, W, width]
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "braid/nn/layers.h"
+#include "braid/nn/options.h"
+
+namespace braid::nn {
+
+// Derived tables that all blocks share; buffers of the model, on its device.
+struct SwinTables {
+  at::Tensor index;  // relative_index
+  at::Tensor masks;  // shift_masks, in the compute dtype
+};
+
+// One convolution 3x3, or three that go through a quarter of the width, under `name` in `parent`.
+class SwinConvs {
+ public:
+  SwinConvs(Layer& parent, const std::string& name, const SwinirOptions& options);
+  at::Tensor forward(at::Tensor x) const;  // [B, C, H, W]
+  void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
+
+ private:
+  std::vector<std::shared_ptr<Conv2d>> convs_;
+};
+
+class WindowAttention : public Layer {
+ public:
+  WindowAttention(Scope scope, const SwinirOptions& options, int64_t heads, SwinTables tables);
+  // windows [B rows columns, w w, width]; `grid` = {B, rows, columns} of windows; masked: of a rolled image.
+  at::Tensor forward(const at::Tensor& windows, at::IntArrayRef grid, bool masked) const;
+  void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
+
+ private:
+  at::Tensor bias() const;  // [heads, w w, w w]
+  int64_t width_, window_, heads_;
+  SwinTables tables_;
+  at::Tensor bias_table_;
+  std::shared_ptr<Linear> qkv_, proj_;
+};
+
+struct SwinBlockPlan {
+  int64_t heads = 1;
+  bool shifted = false;
+  double drop_path = 0;
+};
+
+class SwinBlock : public Layer {
+ public:
+  SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan plan, const SwinTables& tables);
+  at::Tensor forward(const at::Tensor& input, const Pass& pass) const;  // [B, H, W, width]
+  void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
+
+ private:
+  at::Tensor attend(const at::Tensor& x) const;
+  int64_t window_, shift_;
+  std::shared_ptr<LayerNorm> norm1_, norm2_;
+  std::shared_ptr<WindowAttention> attn_;
+  std::shared_ptr<MlpBlock> mlp_;
+  DropPath path1_, path2_;
+};
+
+struct SwinGroupPlan {
+  int64_t depth = 1;
+  int64_t heads = 1;
+  int64_t first_block = 0;  // number of its first block in the whole body, which sets the drop-path rates
+};
+
+class SwinGroup : public Layer {
+ public:
+  SwinGroup(Scope scope, const SwinirOptions& options, SwinGroupPlan plan, const SwinTables& tables);
+  at::Tensor forward(const at::Tensor& input, const Pass& pass) const;  // [B, H, W, width]
+  void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
+
+ private:
+  std::vector<std::shared_ptr<SwinBlock>> blocks_;
+  std::unique_ptr<SwinConvs> conv_;
+};
+
+}  // namespace braid::nn

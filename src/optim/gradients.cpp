@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Norm and scale of all gradients at once.
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "braid/optim/optimizer.h"
+#include "optim/gradients.h"
+
+namespace braid::optim {
+
+std::vector<std::vector<at::Tensor>> grads_by_kind(const std::vector<Param>& params) {
+  std::map<std::pair<c10::ScalarType, std::string>, std::vector<at::Tensor>> kinds;
+  for (const Param& param : params) {
+    const at::Tensor& grad = param.tensor.grad();
+    if (grad.defined()) kinds[{grad.scalar_type(), grad.device().str()}].push_back(grad.detach());
+  }
+  std::vector<std::vector<at::Tensor>> result;
+  for (auto& [kind, grads] : kinds) result.push_back(std::move(grads));
+  return result;
+}
+
+at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm) {
+  const c10::NoGradGuard no_grad;
+  const auto kinds = grads_by_kind(params);
+  if (kinds.empty()) return at::zeros({});
+  // Squares of 16-bit gradients would overflow: their norms are taken in fp32; one fp64 gradient
+  // makes the sum fp64.
+  const bool fp64 = std::any_of(kinds.begin(), kinds.end(), [](const auto& grads) {
+    return grads.front().scalar_type() == c10::kDouble;
+  });
+  const c10::ScalarType wide = fp64 ? c10::kDouble : c10::kFloat;
+  std::vector<at::Tensor> norms;
+  for (const auto& grads : kinds)
+    for (const at::Tensor& norm : at::_foreach_norm(grads, 2, wide))
+      norms.push_back(norm.to(kinds.front().front().device()));
+  const at::Tensor total = at::linalg_vector_norm(at::stack(norms), 2);
+  if (max_norm > 0) {
+    // 1e-6 as in torch.nn.utils.clip_grad_norm_: no division by zero.
+    scale_grads(params, total.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1));
+  }
+  return total;
+}
+
+void scale_grads(const std::vector<Param>& params, const at::Tensor& factor) {
+  const c10::NoGradGuard no_grad;
+  for (const auto& grads : grads_by_kind(params))
+    at::_foreach_mul_(grads, factor.to(grads.front().options()));
+}
+
+}  // namespace braid::optim

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "braid/core/error.h"
+#include "report/records.h"
+
+namespace braid::report {
+namespace {
+
+using LogJson = nlohmann::json;
+
+double number_of(const LogJson& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
+double number_at(const LogJson& json, const char* key) { return number_of(json.at(key)); }
+
+int64_t integer_at(const LogJson& json, const char* key) { return json.at(key).get<int64_t>(); }
+
+std::string text_at(const LogJson& json, const char* key) {
+  return json.at(key).get<std::string>();
+}
+
+std::map<std::string, double> metrics_of(const LogJson& json) {
+  std::map<std::string, double> metrics;
+  for (const auto& [name, value] : json.at("metrics").items()) metrics[name] = number_of(value);
+  return metrics;
+}
+
+RunInfo run_of(const LogJson& json) {
+  return {.name = text_at(json, "name"),
+          .dir = text_at(json, "dir"),
+          .model = text_at(json, "model"),
+          .config = text_at(json, "config"),
+          .config_spec = text_at(json, "config_spec"),
+          .device = text_at(json, "device"),
+          .parameters = integer_at(json, "parameters"),
+          .samples_per_epoch = integer_at(json, "samples_per_epoch"),
+          .steps_per_epoch = integer_at(json, "steps_per_epoch"),
+          .total_steps = integer_at(json, "total_steps"),
+          .first_step = integer_at(json, "first_step"),
+          .global_batch = integer_at(json, "global_batch"),
+          .tokens_per_sample = integer_at(json, "tokens_per_sample"),
+          .flops_per_sample = number_at(json, "flops_per_sample"),
+          .peak_flops = number_at(json, "peak_flops")};
+}
+
+StepRecord step_of(const LogJson& json) {
+  StepRecord record{.step = integer_at(json, "step"),
+                    .epoch = integer_at(json, "epoch"),
+                    .loss = number_at(json, "loss"),
+                    .lr = number_at(json, "lr"),
+                    .samples = integer_at(json, "samples"),
+                    .tokens = integer_at(json, "tokens"),
+                    .seconds = number_at(json, "seconds"),
+                    .data_wait = number_at(json, "data_wait"),
+                    .memory = integer_at(json, "memory"),
+                    .tflops = number_at(json, "tflops"),
+                    .grad_norm = std::nullopt,
+                    .loss_scale = std::nullopt,
+                    .skipped = json.value("skipped", false)};
+  if (json.contains("grad_norm")) record.grad_norm = number_at(json, "grad_norm");
+  if (json.contains("loss_scale")) record.loss_scale = number_at(json, "loss_scale");
+  return record;
+}
+
+EpochRecord epoch_of(const LogJson& json) {
+  return {.epoch = integer_at(json, "epoch"),
+          .step = integer_at(json, "step"),
+          .steps = integer_at(json, "steps"),
+          .train_loss = number_at(json, "train_loss"),
+          .lr = number_at(json, "lr"),
+          .seconds = number_at(json, "seconds"),
+          .samples_per_second = number_at(json, "samples_per_second")};
+}
+
+ValidRecord valid_of(const LogJson& json) {
+  return {.split = text_at(json, "split"),
+          .epoch = integer_at(json, "epoch"),
+          .step = integer_at(json, "step"),
+          .samples = integer_at(json, "samples"),
+          .loss = number_at(json, "loss"),
+          .seconds = number_at(json, "seconds"),
+          .metrics = metrics_of(json)};
+}
+
+void take_line(RunLog& log, const LogJson& json) {
+  const std::string type = text_at(json, "type");
+  if (type == "run") log.info = run_of(json);
+  if (type == "step") log.steps.push_back(step_of(json));
+  if (type == "epoch") log.epochs.push_back(epoch_of(json));
+  if (type == "valid") log.valids.push_back(valid_of(json));
+  if (type == "event")
+    log.events.push_back({text_at(json, "kind"), integer_at(json, "step"), text_at(json, "text")});
+  if (type == "end")
+    log.ends.push_back({integer_at(json, "step"), number_at(json, "seconds"),
+                        text_at(json, "reason"), metrics_of(json)});
+}
+
+std::ifstream open_log(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream)
+    throw DataError({.what = fmt::format("no log at {}", file.string()),
+                     .why = "a run keeps its records in log.jsonl of its folder",
+                     .fix = "name the folder of a run, e.g. runs/demo; report.to of its config "
+                            "must hold jsonl"});
+  return stream;
+}
+
+// False at the end, and at a last line without '\n': that one is still being written, or never was to its end.
+bool next_line(std::ifstream& stream, std::string& line) {
+  return std::getline(stream, line) && !stream.eof();
+}
+
+}  // namespace
+
+RunLog read_log(const std::filesystem::path& file) {
+  RunLog log;
+  std::string line;
+  bool started = false;
+  std::ifstream stream = open_log(file);
+  for (int64_t number = 1; next_line(stream, line); ++number) {
+    try {
+      const LogJson json = LogJson::parse(line);
+      take_line(log, json);
+      started = started || json.at("type") == "run";
+    } catch (const LogJson::exception& error) {
+      throw DataError({.what = fmt::format("this is not a record: {}", error.what()),
+                       .why = "each line of a log is one JSON object with the fields of its type",
+                       .fix = "take that line out of the file, or name another run",
+                       .where = fmt::format("{}:{}", file.string(), number)});
+    }
+  }
+  if (!started)
+    throw DataError({.what = fmt::format("{} has no record of type run", file.string()),
+                     .why = "a run writes that record before any other",
+                     .fix = "name the folder of a run that has started"});
+  return log;
+}
+
+std::string lines_until(const std::filesystem::path& file, int64_t step) {
+  std::string kept, line;
+  std::ifstream stream = open_log(file);
+  while (next_line(stream, line)) {
+    // What a power cut left unreadable must not keep a run from going on.
+    const LogJson json = LogJson::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) continue;
+    const char* key = json.value("type", "") == "run" ? "first_step" : "step";
+    if (json.value(key, int64_t{0}) > step) continue;
+    kept += line;
+    kept += '\n';
+  }
+  return kept;
+}
+
+}  // namespace braid::report

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <optional>
+
+#include "braid/report/png.h"
+#include "braid/report/sink.h"
+#include "report/events/events_writer.h"
+
+namespace braid::report {
+namespace {
+
+constexpr int32_t picture_width = 1200;
+constexpr int32_t picture_height = 600;
+
+// The NERSC tutorial calls this one metric by a name of its own; its plots look for it.
+std::string tag_of_metric(const std::string& metric, const std::string& split) {
+  return (metric == "rmse_u10" ? "RMSE(u10m)" : metric) + "/" + split;
+}
+
+class TensorboardSink final : public Sink {
+ public:
+  TensorboardSink(const std::string& dir, int64_t every)
+      : dir_(std::filesystem::path(dir) / "events"), every_(std::max<int64_t>(every, 1)) {}
+
+  void start(const RunInfo& info) override { events_.emplace(dir_, info.first_step); }
+
+  void step(const StepRecord& record) override {
+    if (record.step % every_ != 0) return;
+    scalar("Step/loss", record.step, record.loss);
+    scalar("Step/lr", record.step, record.lr);
+    scalar("Step/data_wait", record.step, record.data_wait);
+  }
+
+  void epoch(const EpochRecord& record) override {
+    scalar("Loss/train", record.step, record.train_loss);
+    scalar("Learning Rate", record.step, record.lr);
+    const double rate = record.seconds > 0 ? static_cast<double>(record.steps) / record.seconds : 0;
+    scalar("Avg iters per sec", record.step, rate);
+    scalar("Avg samples per sec", record.step, record.samples_per_second);
+  }
+
+  void valid(const ValidRecord& record) override {
+    scalar("Loss/" + record.split, record.step, record.loss);
+    for (const auto& [name, value] : record.metrics)
+      scalar(tag_of_metric(name, record.split), record.step, value);
+  }
+
+  void picture(const PictureRecord& record) override {
+    writer().image(record.tag, record.step,
+                   {.width = picture_width,
+                    .height = picture_height,
+                    .png = png_of(record, picture_width, picture_height)});
+  }
+
+ private:
+  EventsWriter& writer() {
+    if (!events_) events_.emplace(dir_, 0);
+    return *events_;
+  }
+  void scalar(const std::string& tag, int64_t step, double value) {
+    writer().scalar(tag, step, value);
+  }
+
+  std::filesystem::path dir_;
+  int64_t every_;
+  std::optional<EventsWriter> events_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> tensorboard_sink(const std::string& dir, int64_t every) {
+  return std::make_unique<TensorboardSink>(dir, every);
+}
+
+}  // namespace braid::report

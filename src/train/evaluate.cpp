@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "braid/train/evaluate.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "braid/nn/metrics.h"
+
+namespace braid::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Means over samples of a map of metrics, summed on the device in double.
+class Means {
+ public:
+  void add(const std::string& name, const at::Tensor& values, int64_t samples) {
+    const at::Tensor sum = values.narrow(0, 0, samples).to(at::kDouble).sum();
+    at::Tensor& total = sums_[name];
+    total = total.defined() ? total.add(sum) : sum;
+  }
+
+  std::map<std::string, double> over(double weight) const {
+    std::map<std::string, double> means;
+    for (const auto& [name, sum] : sums_) means[name] = sum.item<double>() / weight;
+    return means;
+  }
+
+ private:
+  std::map<std::string, at::Tensor> sums_;
+};
+
+void by_channel(SampleMetrics& metrics, const std::string& name, const at::Tensor& values) {
+  metrics.emplace_back(name, values.mean(1));
+  for (int64_t channel = 0; channel < values.size(1); ++channel)
+    metrics.emplace_back(name + "_" + channel_name(channel), values.select(1, channel));
+}
+
+SampleMetrics forecast_metrics(const at::Tensor& output, const data::Batch& batch) {
+  SampleMetrics metrics;
+  by_channel(metrics, "rmse", nn::weighted_rmse(output, batch.target));
+  by_channel(metrics, "acc", nn::weighted_acc(output, batch.target));
+  if (batch.input.sizes() == batch.target.sizes())
+    metrics.emplace_back("persistence", nn::weighted_rmse(batch.input, batch.target).mean(1));
+  return metrics;
+}
+
+SampleMetrics picture_metrics(const at::Tensor& output, const data::Batch& batch) {
+  return {{"psnr", nn::psnr(output, batch.target).mean(1)},
+          {"ssim", nn::ssim(output, batch.target).mean(1)},
+          {"rfne", nn::rfne(output, batch.target).mean(1)}};
+}
+
+}  // namespace
+
+std::string channel_name(int64_t channel) {
+  static constexpr std::array<const char*, 20> names = {
+      "u10",  "v10",  "t2m",  "sp",   "msl",  "t850", "u1000", "v1000", "z1000", "u850",
+      "v850", "z850", "u500", "v500", "z500", "t500", "z50",   "r500",  "r850",  "tcwv"};
+  return channel < static_cast<int64_t>(names.size()) ? names[channel]
+                                                      : "c" + std::to_string(channel);
+}
+
+SampleMetrics sample_metrics(nn::Loss loss, const at::Tensor& output, const data::Batch& batch) {
+  if (loss == nn::Loss::cross_entropy) return {{"accuracy", nn::hits(output, batch.target)}};
+  if (output.dim() != 4) return {};
+  return loss == nn::Loss::relative_l2 ? forecast_metrics(output, batch)
+                                       : picture_metrics(output, batch);
+}
+
+ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss) {
+  const at::NoGradGuard no_grad;
+  const auto start = Clock::now();
+  ValidRecord record;
+  Means losses, metrics;
+  int64_t weight = 0;
+  bool sequences = false;
+  while (auto batch = loader.next()) {
+    const at::Tensor output = model.forward(batch->input, {.training = false});
+    losses.add("loss", nn::loss_by_sample(loss, output, batch->target), batch->samples);
+    for (const auto& [name, values] : sample_metrics(loss, output, *batch))
+      metrics.add(name, values, batch->samples);
+    record.samples += batch->samples;
+    weight += std::accumulate(batch->weights.begin(), batch->weights.begin() + batch->samples,
+                              int64_t{0});
+    sequences = batch->target.dim() > 1;
+  }
+  record.metrics = metrics.over(static_cast<double>(record.samples));
+  const auto mean_loss = losses.over(static_cast<double>(weight));
+  record.loss = mean_loss.empty() ? std::nan("") : mean_loss.at("loss");
+  if (loss == nn::Loss::cross_entropy && sequences)
+    record.metrics["perplexity"] = std::exp(record.loss);
+  record.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return record;
+}
+
+}  // namespace braid::train

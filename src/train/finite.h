@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where the first NaN or infinity of a forward pass comes from.
+#pragma once
+#include <string>
+
+#include "braid/data/loader.h"
+#include "braid/nn/model.h"
+
+namespace braid::train {
+
+// "parameter blocks.3.mlp.fc1.weight", "the input batch", "the output of aten::addmm after
+// blocks.3.mlp.fc1.weight", or "" if all of the forward pass is finite. Runs the pass again and
+// reads every result: slow, for the moment after a failure.
+std::string first_not_finite(nn::Model& model, const data::Batch& batch, const nn::Pass& pass);
+
+}  // namespace braid::train

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "train/recorder.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "braid/core/error.h"
+
+namespace braid::train {
+
+void Recorder::add(StepRecord record, StepResult result) {
+  pending_.emplace_back(std::move(record), std::move(result));
+  if (static_cast<int64_t>(pending_.size()) >= read_every_) flush();
+}
+
+void Recorder::read(StepRecord& record, const StepResult& result) {
+  record.loss = result.loss.defined() ? result.loss.item<double>() : 0;
+  if (result.grad_norm.defined()) record.grad_norm = result.grad_norm.item<double>();
+  record.skipped = result.found_inf.defined() && result.found_inf.item<double>() != 0;
+}
+
+void Recorder::flush() {
+  std::vector<std::pair<StepRecord, StepResult>> batch;
+  batch.swap(pending_);
+  for (auto& [record, result] : batch) {
+    read(record, result);
+    sink_.step(record);
+    if (!std::isfinite(record.loss) && !record.skipped)
+      throw NotFiniteError(
+          {.what = fmt::format("the loss is {} at step {}", record.loss, record.step),
+           .why = "a NaN or an infinity arose in the data, the weights or an activation",
+           .fix =
+               "find it with --set train.look_for_nan=true; a lower optimizer.lr, train.clip=1 or "
+               "precision bf16 instead of fp16 often help"});
+    if (record.skipped) continue;
+    loss_sum += record.loss;
+    ++steps;
+  }
+}
+
+}  // namespace braid::train

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "braid/train/session.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "braid/core/accelerator.h"
+#include "braid/core/error.h"
+#include "braid/core/fs.h"
+#include "braid/core/units.h"
+
+namespace braid::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+void refuse_used_folder(const fs::path& dir) {
+  const fs::path saved = dir / "checkpoints";
+  if (!fs::is_directory(saved) || fs::is_empty(saved)) return;
+  throw ConfigError(
+      {.what = fmt::format("{} already holds checkpoints of a run", dir.string()),
+       .why = "a new run would mix with it",
+       .fix = fmt::format("continue it with --resume, choose --set run.name=<other>, or rm -r {}",
+                          dir.string())});
+}
+
+ConfigError shape_mismatch(const char* key, int64_t model, int64_t data) {
+  return ConfigError({.what = fmt::format("{} = {}, but the data have {}", key, model, data),
+                      .why = "model and data must agree",
+                      .fix = fmt::format("--set {}={}", key, data)});
+}
+
+void check_fields(const nn::VitOptions& model, const data::SampleSpec& spec) {
+  const auto& input = spec.input.shape;
+  const auto& target = spec.target.shape;
+  if (input.size() != 3)
+    throw ConfigError(
+        {.what = fmt::format("samples of shape [{}] for a ViT", fmt::join(input, ", ")),
+         .why = "it takes fields of [channels, rows, columns]",
+         .fix = "use data.kind: frames, or synthetic with three sizes"});
+  if (input[0] != model.channels_in)
+    throw shape_mismatch("model.channels_in", model.channels_in, input[0]);
+  if (target[0] != model.channels_out)
+    throw shape_mismatch("model.channels_out", model.channels_out, target[0]);
+  if (input[1] != model.image[0] || input[2] != model.image[1])
+    throw ConfigError({.what = fmt::format("model.image = [{}], but the data are {} x {}",
+                                           fmt::join(model.image, ", "), input[1], input[2]),
+                       .why = "model and data must agree",
+                       .fix = fmt::format("--set model.image=[{},{}], or crop with data.size",
+                                          input[1], input[2])});
+}
+
+void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
+  if (spec.input.dtype != at::kLong)
+    throw ConfigError({.what = "the data are not tokens",
+                       .why = "a language model takes int64 tokens",
+                       .fix = "use data.kind: tokens or text"});
+  if (spec.tokens > sequence)
+    throw ConfigError({.what = fmt::format("data.sequence = {} is longer than model.sequence = {}",
+                                           spec.tokens, sequence),
+                       .why = "the model has no positions for it",
+                       .fix = fmt::format("--set data.sequence={}", sequence)});
+}
+
+}  // namespace
+
+void check_shapes(const RunOptions& options, const data::SampleSpec& spec) {
+  switch (options.model.name) {
+    case nn::ModelName::vit:
+      return check_fields(options.model.vit, spec);
+    case nn::ModelName::gpt:
+      return check_tokens(options.model.gpt.sequence, spec);
+    case nn::ModelName::llama:
+      return check_tokens(options.model.llama.sequence, spec);
+    case nn::ModelName::swinir:
+      if (spec.input.shape.size() != 3 || spec.input.shape[0] != options.model.swinir.channels)
+        throw shape_mismatch("model.channels", options.model.swinir.channels,
+                             spec.input.shape.empty() ? 0 : spec.input.shape[0]);
+      return;
+    case nn::ModelName::mlp:
+      if (spec.input.shape.size() != 1 || spec.input.shape[0] != options.model.mlp.inputs)
+        throw shape_mismatch("model.inputs", options.model.mlp.inputs,
+                             spec.input.shape.empty() ? 0 : spec.input.shape[0]);
+      return;
+  }
+}
+
+Splits open_splits(const RunOptions& options) {
+  const auto seed = static_cast<uint64_t>(options.seed);
+  Splits splits;
+  splits.train = data::open_source(options.data, data::Split::train, seed);
+  check_shapes(options, splits.train->spec());
+  if (data::has_split(options.data, data::Split::valid))
+    splits.valid = data::open_source(options.data, data::Split::valid, seed);
+  if (data::has_split(options.data, data::Split::test))
+    splits.test = data::open_source(options.data, data::Split::test, seed);
+  return splits;
+}
+
+std::unique_ptr<nn::Model> build_model(const RunOptions& options) {
+  return nn::make_model(options.model, {.seed = static_cast<uint64_t>(options.seed),
+                                        .precision = policy_of(options.train),
+                                        .device = device_of(options.train)});
+}
+
+void copy_weights(nn::Model& model, const State& saved) {
+  const at::NoGradGuard no_grad;
+  for (const Param& param : model.params()) {
+    const at::Tensor& tensor = saved.tensor(param.name);
+    if (tensor.sizes() != param.tensor.sizes())
+      throw StorageError(
+          {.what =
+               fmt::format("the checkpoint's {} has shape {}, the model's {}", param.name,
+                           fmt::join(tensor.sizes(), "x"), fmt::join(param.tensor.sizes(), "x")),
+           .why = "the checkpoint is of a model with other sizes",
+           .fix = "resume with the config that wrote it, or start anew without --resume"});
+    param.tensor.copy_(tensor);
+  }
+}
+
+Session open_session(const RunOptions& options, SessionOptions given) {
+  check(options);
+  parallel::Mesh(options.mesh, /*world=*/1, /*rank=*/0);
+  if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
+  const fs::path dir = run_dir(options);
+  Splits splits =
+      open_splits(options);  // before the folder is made: wrong data leave nothing behind
+  if (!given.resume) refuse_used_folder(dir);
+  make_dirs(dir);
+  write_atomic(dir / "config.yaml", resolved_yaml(options));
+
+  Session session;
+  session.log =
+      std::make_unique<Log>(LogOptions{.file = (dir / "out.log").string(), .quiet = given.quiet});
+  session.model = build_model(options);
+  session.sinks = std::make_unique<report::Sinks>(
+      report::open_sinks(options.report, dir.string(), *session.log, given.terminal));
+  session.trainer = std::make_unique<Trainer>(*session.model, std::move(splits), options,
+                                              *session.sinks, *session.log);
+  if (given.resume) session.trainer->resume();
+  return session;
+}
+
+}  // namespace braid::train

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The parts of a run and where it stands. trainer.cpp holds the loop, trainer_parts.cpp what
+// surrounds it.
+#pragma once
+#include <chrono>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "braid/checkpoint/store.h"
+#include "braid/core/error.h"
+#include "braid/data/loader.h"
+#include "braid/optim/ema.h"
+#include "braid/optim/optimizer.h"
+#include "braid/optim/scaler.h"
+#include "braid/train/evaluate.h"
+#include "braid/train/step.h"
+#include "braid/train/stop.h"
+#include "braid/train/trainer.h"
+#include "train/recorder.h"
+
+namespace braid::train {
+
+struct Trainer::Impl {
+  using Clock = std::chrono::steady_clock;
+
+  Impl(nn::Model& model, Splits data, RunOptions options, report::Sink& sink, Log& log);
+
+  EndRecord fit();
+  bool resume();
+  ValidRecord evaluate(data::Split split);
+  State state();
+  void load(const State& state);
+
+  bool out_of_budget();  // sets `reason`
+  void train_on(const data::Batch& batch);
+  void complain_of_bad_values(const data::Batch& batch, const nn::Pass& pass);
+  void between_steps(const data::Batch& batch);
+  void end_epoch(int64_t epoch);
+  void validate(int64_t epoch);
+  void watch_progress();
+  void draw_picture();
+  void save();
+  EndRecord finish();
+  void limit_steps();
+  RunInfo run_info() const;
+  int64_t memory_in_use() const;
+  ConfigError unknown_metric(const std::string& key, const std::string& name) const;
+  data::LoaderOptions loader_options(bool training) const;
+
+  nn::Model& model;
+  Splits data;
+  RunOptions options;
+  report::Sink& sink;
+  Log& log;
+
+  c10::Device device;
+  Precision policy;
+  int64_t global_batch;
+  data::Loader loader;
+  optim::Optimizer optimizer;
+  std::optional<optim::LossScaler> scaler;
+  std::optional<optim::Ema> ema;
+  Step one_step;
+  checkpoint::Store store;
+  Recorder recorder;
+  StopSignals signals;
+  optim::ScheduleContext schedule;
+  double flops_per_sample;
+
+  int64_t step = 0;         // done so far
+  int64_t total_steps = 0;  // 0: limited by time alone
+  int64_t saved_step = -1;
+  double epoch_seconds = 0;
+  double best = std::numeric_limits<double>::infinity();
+  int64_t validations_since_best = 0;
+  std::map<std::string, double> last_metrics;
+  std::optional<data::Batch> picture_batch;
+  std::string reason;  // why the run ends; empty while it goes on
+  Clock::time_point started = Clock::now();
+  Clock::time_point last_step_end = Clock::now();
+};
+
+}  // namespace braid::train

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Building a run, its checkpoints, and what it tells of itself.
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "braid/core/accelerator.h"
+#include "braid/core/units.h"
+#include "braid/memory/usage.h"
+#include "braid/train/session.h"
+#include "train/trainer_impl.h"
+
+namespace braid::train {
+namespace {
+
+std::vector<float> host_floats(const at::Tensor& field) {
+  const at::Tensor host = field.to(at::kCPU, at::kFloat).contiguous();
+  return {host.data_ptr<float>(), host.data_ptr<float>() + host.numel()};
+}
+
+data::LoaderOptions training_loader(const RunOptions& options, c10::Device device) {
+  return {.global_batch = global_batch_of(options.train, /*ranks=*/1),
+          .shuffle = true,
+          .workers = options.data.workers,
+          .queue = options.data.queue,
+          .seed = static_cast<uint64_t>(options.seed),
+          .tail = data::Tail::drop,
+          .device = device.is_cuda() ? device.index() : -1,
+          .check_finite = options.data.check_finite};
+}
+
+}  // namespace
+
+Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::Sink& records,
+                    Log& lines)
+    : model(trained),
+      data(std::move(splits)),
+      options(std::move(run)),
+      sink(records),
+      log(lines),
+      device(device_of(options.train)),
+      policy(policy_of(options.train)),
+      global_batch(global_batch_of(options.train, /*ranks=*/1)),
+      loader(data.train, training_loader(options, device)),
+      optimizer(model.params(), options.optimizer.rule, policy.master),
+      scaler(policy.scaled_loss
+                 ? std::optional<optim::LossScaler>(std::in_place, options.optimizer.scaler, device)
+                 : std::nullopt),
+      ema(options.train.ema > 0
+              ? std::optional<optim::Ema>(std::in_place, model.params(), options.train.ema)
+              : std::nullopt),
+      one_step(model, optimizer,
+               {.loss = options.train.loss,
+                .micro_batch = options.train.micro_batch.value_or(0),
+                .clip = options.train.clip},
+               scaler ? &*scaler : nullptr),
+      store(std::filesystem::path(run_dir(options)) / "checkpoints", options.checkpoint),
+      recorder(sink, device.is_cuda() ? std::max<int64_t>(options.report.every, 1) : 1),
+      flops_per_sample(3 * model.flops_forward()) {
+  if (accelerator() != nullptr) accelerator()->allow_tf32(policy.tf32);
+  limit_steps();
+}
+
+void Trainer::Impl::limit_steps() {
+  const int64_t per_epoch = loader.steps_per_epoch();
+  if (per_epoch == 0)
+    throw ConfigError(
+        {.what = fmt::format("the training data have {} samples, fewer than one global batch of {}",
+                             data.train->size(), global_batch),
+         .why = "an epoch would have no step",
+         .fix =
+             fmt::format("--set train.global_batch={}", std::max<int64_t>(data.train->size(), 1))});
+  const TrainOptions& train = options.train;
+  const int64_t by_epochs = train.epochs * per_epoch;
+  total_steps = train.steps > 0 && by_epochs > 0 ? std::min(train.steps, by_epochs)
+                                                 : std::max(train.steps, by_epochs);
+  if (train.whole_epochs && train.steps > 0) {
+    total_steps = total_steps / per_epoch * per_epoch;
+    if (total_steps == 0)
+      throw ConfigError(
+          {.what = fmt::format("train.steps = {} is less than one epoch of {} steps", train.steps,
+                               per_epoch),
+           .why = "train.whole_epochs rounds down to whole epochs, so nothing would be trained",
+           .fix = fmt::format("--set train.steps={}, or train.whole_epochs=false", per_epoch)});
+  }
+  schedule = {
+      .lr = optim::scaled_lr(options.optimizer.schedule, options.optimizer.rule.lr, global_batch),
+      .total_steps = train.steps > 0 ? train.steps : std::max<int64_t>(total_steps, 1),
+      .steps_per_epoch = per_epoch};
+}
+
+data::LoaderOptions Trainer::Impl::loader_options(bool training) const {
+  data::LoaderOptions loading = training_loader(options, device);
+  if (training) return loading;
+  loading.global_batch =
+      options.valid.batch.value_or(options.train.micro_batch.value_or(global_batch));
+  loading.shuffle = false;
+  loading.tail = data::Tail::keep;
+  return loading;
+}
+
+ValidRecord Trainer::Impl::evaluate(data::Split split) {
+  const auto& source = split == data::Split::test    ? data.test
+                       : split == data::Split::valid ? data.valid
+                                                     : data.train;
+  if (source == nullptr)
+    throw ConfigError({.what = "there are no data to evaluate",
+                       .why = "the config names none for this split",
+                       .fix = "--set data.valid=<folder> or data.test=<folder>"});
+  data::Loader loading(source, loader_options(/*training=*/false));
+  if (ema) ema->swap();
+  try {
+    ValidRecord record = train::evaluate(model, loading, options.train.loss);
+    if (ema) ema->swap();
+    return record;
+  } catch (...) {
+    if (ema) ema->swap();
+    throw;
+  }
+}
+
+ConfigError Trainer::Impl::unknown_metric(const std::string& key, const std::string& name) const {
+  std::vector<std::string> known;
+  for (const auto& [metric, value] : last_metrics) known.push_back(metric);
+  const std::string guess = nearest(name, known);
+  return ConfigError({.what = fmt::format("{} = {} is not a metric of this run", key, name),
+                      .why = fmt::format("validation gives {}", fmt::join(known, ", ")),
+                      .fix = fmt::format("--set {}={}", key, guess.empty() ? "loss" : guess)});
+}
+
+RunInfo Trainer::Impl::run_info() const {
+  RunInfo info;
+  info.name = options.run.name;
+  info.dir = run_dir(options);
+  info.model = model.name();
+  info.config = resolved_yaml(options);
+  info.device = device.is_cuda() ? accelerator()->name(device.index()) : "cpu";
+  info.parameters = model.parameters();
+  info.samples_per_epoch = data.train->size();
+  info.steps_per_epoch = loader.steps_per_epoch();
+  info.total_steps = total_steps;
+  info.first_step = step;
+  info.global_batch = global_batch;
+  info.tokens_per_sample = data.train->spec().tokens;
+  info.flops_per_sample = flops_per_sample;
+  info.peak_flops = known_peak_flops(info.device, policy);
+  return info;
+}
+
+int64_t Trainer::Impl::memory_in_use() const {
+  return device.is_cuda() ? accelerator()->peak_allocated(device.index()) : memory::peak_rss();
+}
+
+void Trainer::Impl::draw_picture() {
+  const bool fields = options.report.pictures && picture_batch &&
+                      picture_batch->target.dim() == 4 &&
+                      options.train.loss == nn::Loss::relative_l2;
+  if (!fields) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor output =
+      model.forward(picture_batch->input.narrow(0, 0, 1), {.training = false});
+  const int64_t channel = output.size(1) > 2 ? 2 : 0;
+  PictureRecord picture{.tag = "Visualization, " + channel_name(channel), .step = step};
+  picture.rows = output.size(2);
+  picture.columns = output.size(3);
+  picture.panels = {{"ERA5 target", host_floats(picture_batch->target[0][channel])},
+                    {"ViT prediction", host_floats(output[0][channel])}};
+  sink.picture(picture);
+}
+
+State Trainer::Impl::state() {
+  recorder.flush();
+  State all;
+  for (const Param& param : model.params())
+    all.tensors["model/" + param.name] = param.tensor.detach();
+  all.put("optimizer", optimizer.state());
+  all.put("loader", loader.state());
+  if (scaler) all.put("scaler", scaler->state());
+  if (ema) all.put("ema", ema->state());
+  all.set("trainer/step", step);
+  all.set("trainer/seed", options.seed);
+  all.set("trainer/epoch_loss", recorder.loss_sum);
+  all.set("trainer/epoch_steps", recorder.steps);
+  all.set("trainer/epoch_seconds", epoch_seconds);
+  all.set("trainer/best", best);
+  all.set("trainer/validations_since_best", validations_since_best);
+  return all;
+}
+
+void Trainer::Impl::load(const State& saved) {
+  copy_weights(model, saved.part("model"));
+  optimizer.load(saved.part("optimizer"));
+  loader.load(saved.part("loader"));
+  if (scaler) scaler->load(saved.part("scaler"));
+  if (ema) ema->load(saved.part("ema"));
+  step = saved.integer("trainer/step");
+  recorder.loss_sum = saved.number("trainer/epoch_loss");
+  recorder.steps = saved.integer("trainer/epoch_steps");
+  epoch_seconds = saved.number("trainer/epoch_seconds");
+  best = saved.number("trainer/best");
+  validations_since_best = saved.integer("trainer/validations_since_best");
+  saved_step = step;
+}
+
+void Trainer::Impl::save() {
+  if (saved_step == step) return;
+  const std::string& metric = options.checkpoint.metric;
+  if (data.valid != nullptr && !last_metrics.empty() && !last_metrics.contains(metric))
+    throw unknown_metric("checkpoint.metric", metric);
+  const auto path = store.save(
+      {.step = step, .state = state(), .metrics = last_metrics, .config = resolved_yaml(options)});
+  saved_step = step;
+  sink.event({.kind = "checkpoint", .step = step, .text = "saved " + path.string()});
+}
+
+bool Trainer::Impl::resume() {
+  const std::optional<checkpoint::Found> found = store.newest();
+  if (!found) {
+    log.warning(fmt::format("no checkpoint in {}/checkpoints: the run starts from the beginning",
+                            run_dir(options)));
+    return false;
+  }
+  for (const std::string& skipped : found->skipped) log.warning("checkpoint skipped: " + skipped);
+  load(found->snapshot.state);
+  last_metrics = found->snapshot.metrics;
+  log.info(fmt::format("resumed from {} at step {}", found->dir.string(), step));
+  return true;
+}
+
+}  // namespace braid::train
