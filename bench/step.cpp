@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One CPU training step of braid; bench/peer/step.py is the same in eager PyTorch, bench/step.sh runs both in turn.
+// One CPU training step of braid; bench/peer/step.py is the same in eager PyTorch, bench/step.sh
+// runs both in turn.
 //
-//   bench_step gpt 8 $(date +%s.%N)     model (gpt, vit, tiny), steps, the time at which the process was started
+//   bench_step gpt 8 $(date +%s.%N)     model (gpt, vit, tiny), steps, the time at which the
+//   process was started
 //
-// Prints one JSON object: seconds and CPU seconds a step, time to the end of the first step, peak memory, losses.
+// Prints one JSON object: seconds and CPU seconds a step, time to the end of the first step, peak
+// memory, losses.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -64,7 +67,8 @@ Case gpt_case(int64_t batch, const nn::GptOptions& options) {
 Case make_case(const std::string& name) {
   if (name == "vit") return vit_case();
   if (name == "gpt")
-    return gpt_case(8, {.vocabulary = 8192, .sequence = 256, .layers = 6, .heads = 6, .width = 384});
+    return gpt_case(8,
+                    {.vocabulary = 8192, .sequence = 256, .layers = 6, .heads = 6, .width = 384});
   return gpt_case(2, {.vocabulary = 256, .sequence = 32, .layers = 2, .heads = 2, .width = 32});
 }
 
@@ -75,7 +79,9 @@ rusage usage() {
 }
 
 double cpu_seconds() {
-  const auto of = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto of = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   const rusage now = usage();
   return of(now.ru_utime) + of(now.ru_stime);
 }
@@ -90,8 +96,8 @@ Timings run(Case& work, int steps, double started) {
   Timings timings;
   for (int i = 0; i < steps; ++i) {
     const double begin = now<std::chrono::steady_clock>(), begin_cpu = cpu_seconds();
-    at::Tensor loss =
-        nn::loss(work.loss, work.model->forward(work.input, {.training = true, .step = i}), work.target);
+    at::Tensor loss = nn::loss(
+        work.loss, work.model->forward(work.input, {.training = true, .step = i}), work.target);
     loss.backward();
     adam.step();
     adam.zero_grad();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// manifest.json: what a checkpoint folder must hold, byte for byte, and the small values of the
-// run.
+// manifest.json: what a checkpoint folder must hold, byte for byte, and small values of the run.
 //
 //   Manifest manifest = read_manifest("runs/a/checkpoints/step-00001200");
 //   manifest.files.at("model.safetensors").bytes;

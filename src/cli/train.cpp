@@ -39,15 +39,12 @@ void print_verdict(const EndRecord& end, const std::string& dir) {
 Exit train_command(const TrainArguments& arguments) {
   const train::RunOptions options = arguments.config.load();
   const launch::Environment environment = launch::environment();
-  if (environment.world > 1)
-    throw ConfigError(
-        {.what = fmt::format("started as rank {} of {}", environment.rank, environment.world),
-         .why = "this version trains in one process",
-         .fix = "start it once, without torchrun or srun -n"});
   const bool quiet = arguments.quiet || arguments.json;
   train::Session session = train::open_session(
       options,
       {.terminal = {.is_tty = environment.stderr_is_tty && !quiet, .columns = environment.columns},
+       .rank = environment.rank,
+       .world = environment.world,
        .resume = arguments.resume,
        .quiet = quiet,
        .config_spec = arguments.config.spec});

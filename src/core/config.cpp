@@ -249,7 +249,7 @@ void Config::set(std::string_view path, std::string_view yaml) {
   if (parts.empty()) split_set(fmt::format("{}={}", path, yaml));  // complains
   ConfigNodePtr value;
   try {
-    value = parse_tree(yaml, [&](int) { return given; });
+    value = parse_tree(yaml, [&](int) { return std::string(given); });
   } catch (const ConfigError& error) {
     throw ConfigError({.what = fmt::format("the value of {} is not YAML", given),
                        .why = error.complaint().what,

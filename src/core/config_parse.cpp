@@ -250,6 +250,7 @@ const ConfigEntry* ConfigNode::find(std::string_view key) const {
 
 std::vector<std::string> ConfigNode::keys() const {
   std::vector<std::string> names;
+  names.reserve(entries.size());
   for (const ConfigEntry& entry : entries) names.push_back(entry.key);
   return names;
 }

@@ -26,6 +26,7 @@ std::string value_yaml(const std::optional<T>& value, const Rule& rule) {
 template <class T>
 std::string value_yaml(const std::vector<T>& values, const Rule& rule) {
   std::vector<std::string> parts;
+  parts.reserve(values.size());
   for (const T& value : values) parts.push_back(value_yaml(value, rule));
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }

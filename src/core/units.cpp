@@ -233,7 +233,7 @@ std::string exact_text(Bytes bytes) {
 }
 
 std::string exact_text(Seconds seconds) {
-  const std::string plain = fmt::format("{}", seconds.count);
+  std::string plain = fmt::format("{}", seconds.count);
   for (const std::string& text : {to_text(seconds), plain + "s"})
     if (parse_seconds(text) == seconds) return text;
   return plain;  // 1e-07

@@ -11,7 +11,8 @@ bool held_elsewhere(const at::Tensor& tensor) {
   return tensor.use_count() > 1 || tensor.storage().use_count() > 1;
 }
 
-constexpr size_t pool_limit = 16;  // a caller that keeps every batch must not make the pool grow with them
+constexpr size_t pool_limit =
+    16;  // a caller that keeps every batch must not make the pool grow with them
 
 }  // namespace
 
@@ -27,7 +28,8 @@ at::Tensor BufferPool::make(const TensorSpec& spec) const {
 
 std::shared_ptr<HostBatch> BufferPool::take() {
   for (const auto& batch : batches_) {
-    if (batch.use_count() > 1 || held_elsewhere(batch->input) || held_elsewhere(batch->target)) continue;
+    if (batch.use_count() > 1 || held_elsewhere(batch->input) || held_elsewhere(batch->target))
+      continue;
     for (auto& copied : batch->copied) {
       if (copied != nullptr) copied->host_wait();
       copied.reset();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of batches, used again once nobody holds it, page-locked where a GPU is to read it. Internal.
+// Memory of batches, used again once nobody holds it, page-locked where a GPU is to read it.
+// Internal.
 #pragma once
 #include <memory>
 #include <vector>
@@ -10,8 +11,8 @@
 namespace braid::data {
 
 struct HostBatch {
-  at::Tensor input, target;                 // [largest local batch, ...]
-  std::unique_ptr<Moment> copied[2];        // to the device: the memory is busy until then
+  at::Tensor input, target;           // [largest local batch, ...]
+  std::unique_ptr<Moment> copied[2];  // to the device: the memory is busy until then
 };
 
 class BufferPool {

@@ -31,22 +31,27 @@ std::optional<int64_t> year_of(const fs::path& file) {
 std::map<fs::path, std::vector<fs::path>> field_files_under(const fs::path& dir) {
   std::map<fs::path, std::vector<fs::path>> folders;
   std::error_code error;
-  for (fs::recursive_directory_iterator it(dir, error), end; !error && it != end; it.increment(error))
-    if (it->is_regular_file(error) && std::ranges::count(field_endings(), it->path().extension().string()) > 0)
+  for (fs::recursive_directory_iterator it(dir, error), end; !error && it != end;
+       it.increment(error))
+    if (it->is_regular_file(error) &&
+        std::ranges::count(field_endings(), it->path().extension().string()) > 0)
       folders[it->path().parent_path()].push_back(it->path());
   if (error || folders.empty())
-    throw DataError({.what = error ? fmt::format("cannot list {}: {}", dir.string(), error.message())
-                                   : fmt::format("no data files under {}", dir.string()),
-                     .why = fmt::format("files end in {}", fmt::join(field_endings(), ", ")),
-                     .fix = fmt::format("name a folder of data, or make one: braid data make weather {}",
-                                        dir.string())});
+    throw DataError(
+        {.what = error ? fmt::format("cannot list {}: {}", dir.string(), error.message())
+                       : fmt::format("no data files under {}", dir.string()),
+         .why = fmt::format("files end in {}", fmt::join(field_endings(), ", ")),
+         .fix = fmt::format("name a folder of data, or make one: braid data make weather {}",
+                            dir.string())});
   for (auto& [folder, files] : folders) std::ranges::sort(files);
   return folders;
 }
 
 class Checker {
  public:
-  Checker(std::string dataset, const Progress& progress) : progress_(progress) { report_.dataset = std::move(dataset); }
+  Checker(std::string dataset, const Progress& progress) : progress_(progress) {
+    report_.dataset = std::move(dataset);
+  }
 
   CheckReport run(const fs::path& dir) {
     const auto folders = field_files_under(dir);
@@ -59,7 +64,8 @@ class Checker {
       }
     }
     check_lengths();
-    for (const char* name : {"global_means.npy", "global_stds.npy"}) check_stats(dir / "stats" / name);
+    for (const char* name : {"global_means.npy", "global_stds.npy"})
+      check_stats(dir / "stats" / name);
     return std::move(report_);
   }
 
@@ -71,8 +77,10 @@ class Checker {
   void check_years(const fs::path& folder, const std::vector<fs::path>& files) {
     std::set<int64_t> years;
     for (const fs::path& file : files) {
-      if (const auto year = year_of(file)) years.insert(*year);
-      else find(file, "its name does not end in a year", false);
+      if (const auto year = year_of(file))
+        years.insert(*year);
+      else
+        find(file, "its name does not end in a year", false);
     }
     if (years.empty()) return;
     for (int64_t year = *years.begin(); year < *years.rbegin(); ++year)
@@ -110,10 +118,12 @@ class Checker {
     std::string first;
     int64_t bad = 0;
     for (int64_t t = 0; t < shape.frames; ++t) {
-      file.read({.frame = t, .channels = shape.channels, .rows = shape.height, .cols = shape.width}, frame.data());
+      file.read({.frame = t, .channels = shape.channels, .rows = shape.height, .cols = shape.width},
+                frame.data());
       const int64_t at = first_not_finite(frame.data(), count);
       if (at < 0) continue;
-      if (bad == 0) first = fmt::format("{} at frame {} channel {}", not_finite_name(frame[at]), t, at / plane);
+      if (bad == 0)
+        first = fmt::format("{} at frame {} channel {}", not_finite_name(frame[at]), t, at / plane);
       bad += std::ranges::count_if(frame, not_finite_bits);
     }
     if (bad > 0) find(file.path(), fmt::format("{}, {} such values in the file", first, bad));
@@ -126,7 +136,8 @@ class Checker {
         lengths_, {}, [](const auto& entry) { return entry.second.size(); });
     for (const auto& [frames, files] : lengths_)
       for (const fs::path& file : files)
-        if (frames != most->first) find(file, fmt::format("{} frames, most files have {}", frames, most->first), false);
+        if (frames != most->first)
+          find(file, fmt::format("{} frames, most files have {}", frames, most->first), false);
   }
 
   void check_stats(const fs::path& file) {
@@ -136,7 +147,9 @@ class Checker {
       if (!report_.shape.empty() && values.numel() != report_.shape[0])
         find(file, fmt::format("{} values for {} channels", values.numel(), report_.shape[0]));
       const int64_t at = first_not_finite(values.const_data_ptr<float>(), values.numel());
-      if (at >= 0) find(file, fmt::format("{} at channel {}", not_finite_name(values.const_data_ptr<float>()[at]), at));
+      if (at >= 0)
+        find(file, fmt::format("{} at channel {}",
+                               not_finite_name(values.const_data_ptr<float>()[at]), at));
     } catch (const Error& error) {
       find(file, error.complaint().what);
     }

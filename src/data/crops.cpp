@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Super-resolution pairs: a fine field (a whole slice, or a random square of it) and the same field made coarser.
+// Super-resolution pairs: a fine field (a whole slice, or a random square of it) and the same field
+// made coarser.
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
@@ -18,7 +19,8 @@ class CropsSource final : public Source {
         crop_key_(random_key(seed, "crop")),
         noise_key_(random_key(seed, "noise")) {
     const int64_t scale = options.scale;
-    slice_height_ = files_.shape().height / scale * scale;  // 721 rows: the last, a pole, is dropped
+    slice_height_ =
+        files_.shape().height / scale * scale;  // 721 rows: the last, a pole, is dropped
     slice_width_ = files_.shape().width / scale * scale;
     whole_ = options.size.empty();
     height_ = whole_ ? slice_height_ : options.size[0];
@@ -63,8 +65,10 @@ class CropsSource final : public Source {
     for (int64_t c = 0; c < files_.channels(); ++c) {
       const float* from = fine + c * height_ * width_;
       float* to = coarse + c * points;
-      if (options_.reduce == "bicubic") reduce_bicubic(from, plane, to);
-      else reduce_uniform(from, plane, to);
+      if (options_.reduce == "bicubic")
+        reduce_bicubic(from, plane, to);
+      else
+        reduce_uniform(from, plane, to);
       if (!noise_.empty()) add_noise(access, c, to, points);
     }
   }
@@ -85,25 +89,30 @@ class CropsSource final : public Source {
       return;
     }
     if (options_.stds.empty())
-      throw ConfigError({.what = "data.reduce = noisy_uniform without data.stds",
-                         .why = "the noise is data.noise_ratio times the standard deviation of a channel",
-                         .fix = "set data.stds to a .npy file with one value a channel"});
-    const auto stds = read_channel_values(options_.stds, files_.channels(), files_.shape().channels);
+      throw ConfigError(
+          {.what = "data.reduce = noisy_uniform without data.stds",
+           .why = "the noise is data.noise_ratio times the standard deviation of a channel",
+           .fix = "set data.stds to a .npy file with one value a channel"});
+    const auto stds =
+        read_channel_values(options_.stds, files_.channels(), files_.shape().channels);
     for (float std : stds) noise_.push_back(options_.noise_ratio * std);
   }
 
   void check_crop() const {
     const std::string file = files_.files()[0]->path().string();
     if (height_ > slice_height_ || width_ > slice_width_ || height_ <= 0 || width_ <= 0)
-      throw DataError({.what = fmt::format("a crop of [{}, {}] from slices of [{}, {}] in {}", height_, width_,
-                                           slice_height_, slice_width_, file),
-                       .why = "a crop lies inside its slice, which is cut to a multiple of data.scale",
-                       .fix = fmt::format("set data.size to at most {}", std::min(slice_height_, slice_width_))});
+      throw DataError(
+          {.what = fmt::format("a crop of [{}, {}] from slices of [{}, {}] in {}", height_, width_,
+                               slice_height_, slice_width_, file),
+           .why = "a crop lies inside its slice, which is cut to a multiple of data.scale",
+           .fix =
+               fmt::format("set data.size to at most {}", std::min(slice_height_, slice_width_))});
     if (height_ % options_.scale != 0 || width_ % options_.scale != 0)
-      throw ConfigError({.what = fmt::format("data.size = {} is no multiple of data.scale = {}", height_,
-                                             options_.scale),
-                         .why = "the input has size / scale points a side",
-                         .fix = fmt::format("set data.size to {}", height_ / options_.scale * options_.scale)});
+      throw ConfigError(
+          {.what = fmt::format("data.size = {} is no multiple of data.scale = {}", height_,
+                               options_.scale),
+           .why = "the input has size / scale points a side",
+           .fix = fmt::format("set data.size to {}", height_ / options_.scale * options_.scale)});
   }
 
   FieldFiles files_;

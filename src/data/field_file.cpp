@@ -32,15 +32,16 @@ struct Packing {
 struct FieldFile::Dataset {
   std::string name;
   std::vector<int64_t> dims;
-  int64_t element = 4;        // bytes on disk
-  int64_t offset = -1;        // of the first byte in the file; -1: through the library
-  Hdf5Id id;                  // open only if through the library
+  int64_t element = 4;  // bytes on disk
+  int64_t offset = -1;  // of the first byte in the file; -1: through the library
+  Hdf5Id id;            // open only if through the library
   Packing packing;
 };
 
 namespace {
 
-constexpr int64_t field_block = 1 << 16;  // elements; 256 kB of f4 stay in the cache until they are scaled
+constexpr int64_t field_block =
+    1 << 16;  // elements; 256 kB of f4 stay in the cache until they are scaled
 
 std::vector<int64_t> dims_of(const Hdf5Id& dataset) {
   const Hdf5Id space(H5Dget_space(dataset), H5Sclose);
@@ -108,7 +109,8 @@ void check_number_type(const Hdf5Id& type, const std::string& name, const std::s
 void finish_field(float* values, int64_t count, const Packing& packing, const Scaling& scaling,
                   int64_t channel) {
   if (!packing.plain()) {
-    const auto scale = static_cast<float>(packing.scale), offset = static_cast<float>(packing.offset);
+    const auto scale = static_cast<float>(packing.scale),
+               offset = static_cast<float>(packing.offset);
     for (int64_t i = 0; i < count; ++i) {
       const bool missing = packing.has_fill && values[i] == packing.fill;
       values[i] = missing ? std::numeric_limits<float>::quiet_NaN() : values[i] * scale + offset;
@@ -206,11 +208,14 @@ void FieldFile::check_extent(const Dataset& dataset) const {
   struct stat status = {};
   int64_t bytes = dataset.element;
   for (int64_t dim : dataset.dims) bytes *= dim;
-  if (descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0 && status.st_size >= dataset.offset + bytes) return;
-  throw DataError({.what = fmt::format("{} is truncated: {} ends at byte {}, the file at {}", path_.string(),
-                                       dataset.name, dataset.offset + bytes, status.st_size),
-                   .why = "an interrupted download or copy leaves a shorter file",
-                   .fix = "fetch the file again"});
+  if (descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0 &&
+      status.st_size >= dataset.offset + bytes)
+    return;
+  throw DataError(
+      {.what = fmt::format("{} is truncated: {} ends at byte {}, the file at {}", path_.string(),
+                           dataset.name, dataset.offset + bytes, status.st_size),
+       .why = "an interrupted download or copy leaves a shorter file",
+       .fix = "fetch the file again"});
 }
 
 bool FieldFile::direct() const {
@@ -220,7 +225,8 @@ bool FieldFile::direct() const {
 }
 
 void FieldFile::read(const Slab& slab, float* out, const Scaling& scaling) const {
-  const auto read_one = [&](const Dataset& dataset, const Slab& part, float* to, const Scaling& by) {
+  const auto read_one = [&](const Dataset& dataset, const Slab& part, float* to,
+                            const Scaling& by) {
     if (dataset.offset >= 0) return read_direct(dataset, part, to, by);
     read_library(dataset, part, to, by);
   };
@@ -235,12 +241,15 @@ void FieldFile::read(const Slab& slab, float* out, const Scaling& scaling) const
   }
 }
 
-void FieldFile::read_direct(const Dataset& dataset, const Slab& slab, float* out, const Scaling& scaling) const {
+void FieldFile::read_direct(const Dataset& dataset, const Slab& slab, float* out,
+                            const Scaling& scaling) const {
   const int64_t stored = dataset.dims.size() == 4 ? dataset.dims[1] : 1;
   // Whole rows lie one after the other in the file; parts of rows do not.
   const bool whole_rows = slab.cols == shape_.width;
-  const int64_t runs = whole_rows ? 1 : slab.rows, run = whole_rows ? slab.rows * slab.cols : slab.cols;
-  std::vector<double> wide(dataset.element == 8 ? static_cast<size_t>(std::min(run, field_block)) : 0);
+  const int64_t runs = whole_rows ? 1 : slab.rows,
+                run = whole_rows ? slab.rows * slab.cols : slab.cols;
+  std::vector<double> wide(dataset.element == 8 ? static_cast<size_t>(std::min(run, field_block))
+                                                : 0);
   for (int64_t c = 0; c < slab.channels; ++c) {
     const int64_t plane = slab.frame * stored + slab.channel + c;
     for (int64_t r = 0; r < runs; ++r) {
@@ -259,7 +268,8 @@ void FieldFile::read_direct(const Dataset& dataset, const Slab& slab, float* out
   bytes_read_ += slab.channels * slab.rows * slab.cols * dataset.element;
 }
 
-void FieldFile::read_library(const Dataset& dataset, const Slab& slab, float* out, const Scaling& scaling) const {
+void FieldFile::read_library(const Dataset& dataset, const Slab& slab, float* out,
+                             const Scaling& scaling) const {
   const bool four = dataset.dims.size() == 4;
   const auto h = [](int64_t n) { return static_cast<hsize_t>(n); };
   std::vector<hsize_t> start = {h(slab.frame), h(slab.row), h(slab.col)};
@@ -271,13 +281,16 @@ void FieldFile::read_library(const Dataset& dataset, const Slab& slab, float* ou
   {
     const Hdf5Lock lock;
     const Hdf5Id space(H5Dget_space(dataset.id), H5Sclose);
-    const Hdf5Id memory(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), H5Sclose);
-    if (H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) < 0 ||
+    const Hdf5Id memory(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr),
+                        H5Sclose);
+    if (H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) <
+            0 ||
         H5Dread(dataset.id, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, out) < 0)
-      throw DataError({.what = fmt::format("cannot read frame {} of {} in {}: {}", slab.frame, dataset.name,
-                                           path_.string(), hdf5_cause()),
-                       .why = "the file is damaged, or its compression filter is not installed",
-                       .fix = fmt::format("run: braid data check {}", path_.parent_path().string())});
+      throw DataError(
+          {.what = fmt::format("cannot read frame {} of {} in {}: {}", slab.frame, dataset.name,
+                               path_.string(), hdf5_cause()),
+           .why = "the file is damaged, or its compression filter is not installed",
+           .fix = fmt::format("run: braid data check {}", path_.parent_path().string())});
   }
   const int64_t plane = slab.rows * slab.cols;
   for (int64_t c = 0; c < slab.channels; ++c)

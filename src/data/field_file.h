@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One HDF5 or netCDF-4 file of fields [frames, channels, height, width], read by many threads at once. Internal.
+// One HDF5 or netCDF-4 file of fields [frames, channels, height, width], read by many threads at
+// once. Internal.
 //
 //   FieldFile file("train/1990.h5", {.dataset = "fields"});
-//   file.read({.frame = 3, .channels = 20, .rows = 360, .cols = 720}, out);   // only these bytes are read
+//   file.read({.frame = 3, .channels = 20, .rows = 360, .cols = 720}, out);   // only these bytes
+//   are read
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -14,7 +16,7 @@
 namespace braid::data {
 
 struct FieldNames {
-  std::string dataset = "fields";      // [T, C, H, W], or [T, H, W]: one channel
+  std::string dataset = "fields";           // [T, C, H, W], or [T, H, W]: one channel
   std::vector<std::string> variables = {};  // instead: one [T, H, W] dataset a channel
 };
 
@@ -45,9 +47,10 @@ class FieldFile {
 
   const std::filesystem::path& path() const { return path_; }
   const FieldShape& shape() const { return shape_; }
-  // Fills out[channels, rows, cols]. Contiguous f4 and f8 data are read without the HDF5 library, so in parallel.
+  // Fills out[channels, rows, cols]. Contiguous f4 and f8 data are read without the HDF5 library,
+  // so in parallel.
   void read(const Slab& slab, float* out, const Scaling& scaling = {}) const;
-  bool direct() const;               // all its datasets are read without the library
+  bool direct() const;  // all its datasets are read without the library
   int64_t bytes_read() const { return bytes_read_; }
 
  private:
@@ -56,8 +59,10 @@ class FieldFile {
   void close();
   void check_dims(const Dataset& dataset, bool may_have_channels) const;
   void check_extent(const Dataset& dataset) const;
-  void read_direct(const Dataset& dataset, const Slab& slab, float* out, const Scaling& scaling) const;
-  void read_library(const Dataset& dataset, const Slab& slab, float* out, const Scaling& scaling) const;
+  void read_direct(const Dataset& dataset, const Slab& slab, float* out,
+                   const Scaling& scaling) const;
+  void read_library(const Dataset& dataset, const Slab& slab, float* out,
+                    const Scaling& scaling) const;
 
   std::filesystem::path path_;
   FieldShape shape_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Writes one HDF5 file with a contiguous f4 dataset [T, C, H, W], block of frames by block. Internal.
+// Writes one HDF5 file with a contiguous f4 dataset [T, C, H, W], block of frames by block.
+// Internal.
 //
 //   FieldWriter writer("1990.h5", "fields", {1460, 20, 360, 720});
 //   writer.write(0, 8, frames);   // frames 0..7
@@ -15,8 +16,9 @@ namespace braid::data {
 
 class FieldWriter {
  public:
-  FieldWriter(std::filesystem::path file, const std::string& dataset, FieldShape shape);  // throws StorageError
-  ~FieldWriter();  // an unfinished file is removed
+  FieldWriter(std::filesystem::path file, const std::string& dataset,
+              FieldShape shape);  // throws StorageError
+  ~FieldWriter();                 // an unfinished file is removed
   FieldWriter(const FieldWriter&) = delete;
   FieldWriter& operator=(const FieldWriter&) = delete;
 

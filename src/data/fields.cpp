@@ -16,8 +16,8 @@ std::string make_hint(const DataOptions& options, Split split) {
   const std::filesystem::path where = split_path(options, split);
   const std::string folder = where.has_parent_path() ? where.parent_path().string() : "data";
   if (options.kind == Kind::crops)
-    return fmt::format("correct data.{}, or make some: braid data make slices {}", split_name(split),
-                       where.empty() ? "data/slices" : where.string());
+    return fmt::format("correct data.{}, or make some: braid data make slices {}",
+                       split_name(split), where.empty() ? "data/slices" : where.string());
   return fmt::format("correct data.{}, or make some: braid data make weather {}", split_name(split),
                      folder);
 }
@@ -26,9 +26,9 @@ void check_same_grid(const FieldFile& first, const FieldFile& other) {
   const FieldShape &a = first.shape(), &b = other.shape();
   if (a.channels == b.channels && a.height == b.height && a.width == b.width) return;
   throw DataError(
-      {.what = fmt::format("{} has fields of [{}, {}, {}], {} of [{}, {}, {}]", first.path().string(),
-                           a.channels, a.height, a.width, other.path().string(), b.channels, b.height,
-                           b.width),
+      {.what = fmt::format("{} has fields of [{}, {}, {}], {} of [{}, {}, {}]",
+                           first.path().string(), a.channels, a.height, a.width,
+                           other.path().string(), b.channels, b.height, b.width),
        .why = "all files of a split have the same channels and grid; only their lengths may differ",
        .fix = fmt::format("take one of them out of {}", other.path().parent_path().string())});
 }
@@ -82,15 +82,18 @@ FramePlace FieldFiles::place(int64_t frame) const {
 std::vector<float> read_channel_values(const std::string& file, int64_t wanted, int64_t stored) {
   const at::Tensor values = read_npy(file).to(c10::kFloat).reshape({-1});
   if (values.numel() != wanted && values.numel() != stored)
-    throw DataError({.what = fmt::format("{} holds {} values for {} channels", file, values.numel(), wanted),
-                     .why = "there is one mean and one standard deviation a channel, [1, C, 1, 1] or [C]",
-                     .fix = "give the statistics of these data, or set data.channels"});
+    throw DataError(
+        {.what = fmt::format("{} holds {} values for {} channels", file, values.numel(), wanted),
+         .why = "there is one mean and one standard deviation a channel, [1, C, 1, 1] or [C]",
+         .fix = "give the statistics of these data, or set data.channels"});
   const float* first = values.const_data_ptr<float>();
   return {first, first + wanted};
 }
 
 const std::string& split_path(const DataOptions& options, Split split) {
-  return split == Split::train ? options.train : split == Split::valid ? options.valid : options.test;
+  return split == Split::train   ? options.train
+         : split == Split::valid ? options.valid
+                                 : options.test;
 }
 
 std::optional<int64_t> split_limit(const DataOptions& options, Split split) {

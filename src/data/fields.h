@@ -19,10 +19,10 @@ class FieldFiles {
  public:
   FieldFiles(const DataOptions& options, Split split);  // throws DataError
 
-  int64_t frames() const { return first_.back(); }      // of all files together
-  FramePlace place(int64_t frame) const;                // of a global frame
+  int64_t frames() const { return first_.back(); }  // of all files together
+  FramePlace place(int64_t frame) const;            // of a global frame
   const std::vector<std::unique_ptr<FieldFile>>& files() const { return files_; }
-  int64_t channels() const { return channels_; }        // wanted
+  int64_t channels() const { return channels_; }  // wanted
   const FieldShape& shape() const { return files_[0]->shape(); }
   const Scaling& scaling() const { return scaling_; }
 
@@ -36,8 +36,8 @@ class FieldFiles {
 const std::string& split_path(const DataOptions& options, Split split);
 std::optional<int64_t> split_limit(const DataOptions& options, Split split);
 const char* split_name(Split split);
-// A number a channel from a .npy of [1,C,1,1] or [C], cut to the wanted channels. Throws DataError if its length fits neither the
-// wanted nor the stored channels.
+// A number a channel from a .npy of [1,C,1,1] or [C], cut to the wanted channels. Throws DataError
+// if its length fits neither the wanted nor the stored channels.
 std::vector<float> read_channel_values(const std::string& file, int64_t wanted, int64_t stored);
 
 std::shared_ptr<const Source> open_frames(const DataOptions& options, Split split);

@@ -33,7 +33,8 @@ std::vector<fs::path> files_of_pattern(const std::string& pattern) {
 std::vector<fs::path> files_of_folder(const FileSearch& search) {
   std::vector<fs::path> files;
   std::error_code error;
-  for (fs::directory_iterator it(search.where, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(search.where, error), end; !error && it != end;
+       it.increment(error)) {
     const std::string ending = it->path().extension().string();
     const bool wanted = search.endings.empty() || std::ranges::count(search.endings, ending) > 0;
     if (wanted && it->is_regular_file(error)) files.push_back(it->path());
@@ -53,8 +54,9 @@ std::vector<fs::path> files_of_folder(const FileSearch& search) {
   throw DataError(
       {.what = is_folder ? fmt::format("no data files in {}", search.where)
                          : fmt::format("{} = {}: no such file or folder", search.key, search.where),
-       .why = search.endings.empty() ? "a file or a pattern of files is needed"
-                                     : fmt::format("files end in {}", fmt::join(search.endings, ", ")),
+       .why = search.endings.empty()
+                  ? "a file or a pattern of files is needed"
+                  : fmt::format("files end in {}", fmt::join(search.endings, ", ")),
        .fix = search.fix});
 }
 
@@ -69,9 +71,12 @@ std::vector<fs::path> find_files(const FileSearch& search) {
                      .fix = "give the folders the right to be entered (chmod a+rx)"});
   const bool is_folder = fs::is_directory(status);
   std::vector<fs::path> files;
-  if (is_folder) files = files_of_folder(search);
-  else if (fs::exists(status)) files = {search.where};
-  else if (!search.where.empty()) files = files_of_pattern(search.where);
+  if (is_folder)
+    files = files_of_folder(search);
+  else if (fs::exists(status))
+    files = {search.where};
+  else if (!search.where.empty())
+    files = files_of_pattern(search.where);
   if (files.empty()) complain_of_no_files(search, is_folder);
   std::ranges::sort(files);
   return files;
@@ -89,8 +94,10 @@ MappedFile::MappedFile(const fs::path& file) {
   size_ = status.st_size;
   if (error == 0 && size_ > 0) {
     void* at = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, descriptor, 0);
-    if (at == MAP_FAILED) error = errno;
-    else data_ = static_cast<const uint8_t*>(at);
+    if (at == MAP_FAILED)
+      error = errno;
+    else
+      data_ = static_cast<const uint8_t*>(at);
   }
   if (descriptor >= 0) ::close(descriptor);
   if (error != 0)

@@ -8,8 +8,8 @@
 
 namespace braid::data {
 
-// `where` is a folder (its files with one of `endings`), a file, or a pattern with * and ?; sorted by name. Throws DataError
-// if nothing is there, with `fix`.
+// `where` is a folder (its files with one of `endings`), a file, or a pattern with * and ?; sorted
+// by name. Throws DataError if nothing is there, with `fix`.
 struct FileSearch {
   std::string where;
   std::vector<std::string> endings;  // empty: any

@@ -12,7 +12,8 @@ inline bool not_finite_bits(float value) {
   return (std::bit_cast<uint32_t>(value) & exponent) == exponent;
 }
 
-// Index of the first NaN or infinity, or -1. Integer tests without an early exit inside a block, so that compilers vectorise.
+// Index of the first NaN or infinity, or -1. Integer tests without an early exit inside a block, so
+// that compilers vectorise.
 inline int64_t first_not_finite(const float* values, int64_t count) {
   constexpr int64_t block = 4096;
   for (int64_t first = 0; first < count; first += block) {

@@ -36,7 +36,8 @@ class FramesSource final : public Source {
   }
 
  private:
-  // A pair never leaves its file: the last `step` frames and the first ones are folded back into it.
+  // A pair never leaves its file: the last `step` frames and the first ones are folded back into
+  // it.
   FramePlace input_of(int64_t index) const {
     FramePlace place = files_.place(index);
     place.frame %= place.file->shape().frames - step_;
@@ -51,19 +52,21 @@ class FramesSource final : public Source {
 
   void check_size(const FieldShape& shape) const {
     if (height_ <= shape.height && width_ <= shape.width && height_ > 0 && width_ > 0) return;
-    throw DataError({.what = fmt::format("data.size = [{}, {}], but {} has frames of [{}, {}]", height_, width_,
-                                         files_.files()[0]->path().string(), shape.height, shape.width),
-                     .why = "a frame is cut to the size from its top left corner",
-                     .fix = fmt::format("set data.size to at most [{}, {}]", shape.height, shape.width)});
+    throw DataError(
+        {.what = fmt::format("data.size = [{}, {}], but {} has frames of [{}, {}]", height_, width_,
+                             files_.files()[0]->path().string(), shape.height, shape.width),
+         .why = "a frame is cut to the size from its top left corner",
+         .fix = fmt::format("set data.size to at most [{}, {}]", shape.height, shape.width)});
   }
 
   void check_length(const FieldFile& file) const {
     if (file.shape().frames >= 3 * step_) return;
-    throw DataError({.what = fmt::format("{} has {} frames, too few for data.step = {}", file.path().string(),
-                                         file.shape().frames, step_),
-                     .why = "a file needs at least 3 x step frames: none of the first `step` is an input",
-                     .fix = fmt::format("set data.step to at most {}, or take the file away",
-                                        file.shape().frames / 3)});
+    throw DataError(
+        {.what = fmt::format("{} has {} frames, too few for data.step = {}", file.path().string(),
+                             file.shape().frames, step_),
+         .why = "a file needs at least 3 x step frames: none of the first `step` is an input",
+         .fix = fmt::format("set data.step to at most {}, or take the file away",
+                            file.shape().frames / 3)});
   }
 
   FieldFiles files_;

@@ -63,7 +63,8 @@ std::string hdf5_cause() {
 Hdf5Id hdf5_open(const std::filesystem::path& file) {
   check_readable(file);
   const Hdf5Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  H5Pset_file_locking(access, 0, 1);  // parallel file systems often refuse locks, and a reader needs none
+  H5Pset_file_locking(access, 0,
+                      1);  // parallel file systems often refuse locks, and a reader needs none
   Hdf5Id id(H5Fopen(file.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   if (id) return id;
   const std::string cause = hdf5_cause();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The HDF5 C library behind one lock and without its own printing on stderr. Internal to the data module.
+// The HDF5 C library behind one lock and without its own printing on stderr. Internal to the data
+// module.
 //
-//   Hdf5Lock lock;                               // Debian's serial library is not safe for two threads at once
-//   Hdf5Id file(H5Fopen(...), H5Fclose);         // must be gone before the lock is
+//   Hdf5Lock lock;                               // Debian's serial library is not safe for two
+//   threads at once Hdf5Id file(H5Fopen(...), H5Fclose);         // must be gone before the lock is
 //   if (!file) complain(hdf5_cause());
 #pragma once
 #define H5_USE_110_API 1  // the same calls with HDF5 1.10 to 1.14
@@ -53,7 +54,7 @@ class Hdf5Id {
   Close close_ = nullptr;
 };
 
-std::string hdf5_cause();                             // the innermost message of the library's error stack
+std::string hdf5_cause();  // the innermost message of the library's error stack
 Hdf5Id hdf5_open(const std::filesystem::path& file);  // read only, no file locks; throws DataError
 std::vector<std::string> hdf5_datasets(const Hdf5Id& file);
 

@@ -19,9 +19,10 @@ namespace {
 Accelerator* pinning_device(const LoaderOptions& options) {
   if (options.device < 0) return nullptr;
   if (accelerator() != nullptr) return accelerator();
-  throw ConfigError({.what = fmt::format("batches are to go to GPU {}, but there is none", options.device),
-                     .why = accelerator_status().reason,
-                     .fix = "train on the CPU, or run braid doctor"});
+  throw ConfigError(
+      {.what = fmt::format("batches are to go to GPU {}, but there is none", options.device),
+       .why = accelerator_status().reason,
+       .fix = "train on the CPU, or run braid doctor"});
 }
 
 }  // namespace
@@ -41,7 +42,7 @@ struct Loader::Impl {
   int64_t epoch = 0, step = 0;              // of the batch that the caller gets next
   int64_t ahead_epoch = 0, ahead_step = 0;  // of the batch that readers begin next
   std::deque<std::shared_ptr<BatchJob>> jobs;
-  Readers readers;                          // last: its threads end first
+  Readers readers;  // last: its threads end first
 
   void begin_next();
   void fill(size_t count);
@@ -120,7 +121,9 @@ int64_t Loader::epoch() const {
 State Loader::state() const {
   State state;
   state.set("epoch", impl_->epoch);
-  state.set("seen", impl_->step * impl_->options.global_batch);  // of the epoch: any batch size can go on from it
+  state.set(
+      "seen",
+      impl_->step * impl_->options.global_batch);  // of the epoch: any batch size can go on from it
   state.set("finished", static_cast<int64_t>(impl_->step == impl_->order.steps()));
   state.set("size", impl_->source->size());
   state.set("seed", static_cast<int64_t>(impl_->options.seed));
@@ -130,20 +133,23 @@ State Loader::state() const {
 void Loader::load(const State& state) {
   const auto expect = [&](const char* name, int64_t now) {
     if (state.integer(name) == now) return;
-    throw StorageError({.what = fmt::format("the saved data position has {} {}, this run has {}", name,
-                                            state.integer(name), now),
-                        .why = "with another data set or seed the order of samples is another one",
-                        .fix = "resume with the data and seed of the saved run, or start a new run"});
+    throw StorageError(
+        {.what = fmt::format("the saved data position has {} {}, this run has {}", name,
+                             state.integer(name), now),
+         .why = "with another data set or seed the order of samples is another one",
+         .fix = "resume with the data and seed of the saved run, or start a new run"});
   };
   expect("size", impl_->source->size());
   expect("seed", static_cast<int64_t>(impl_->options.seed));
   const int64_t seen = state.integer("seen"), batch = impl_->options.global_batch;
-  if (state.integer("finished") != 0) return impl_->seek(state.integer("epoch"), impl_->order.steps());
+  if (state.integer("finished") != 0)
+    return impl_->seek(state.integer("epoch"), impl_->order.steps());
   if (seen % batch != 0)
-    throw StorageError({.what = fmt::format("{} samples of the epoch were seen, no multiple of the global batch {}",
-                                            seen, batch),
-                        .why = "a run goes on at the border of a global batch",
-                        .fix = "resume with the global batch of the saved run"});
+    throw StorageError(
+        {.what = fmt::format(
+             "{} samples of the epoch were seen, no multiple of the global batch {}", seen, batch),
+         .why = "a run goes on at the border of a global batch",
+         .fix = "resume with the global batch of the saved run"});
   impl_->seek(state.integer("epoch"), std::min(seen / batch, impl_->order.steps()));
 }
 

@@ -35,7 +35,8 @@ class YearMaker {
       latent_.emplace_back(waves, key.with(static_cast<uint64_t>(c)));
   }
 
-  void write(const std::filesystem::path& file, FieldSums* sums, const std::function<void()>& frame_done);
+  void write(const std::filesystem::path& file, FieldSums* sums,
+             const std::function<void()>& frame_done);
 
  private:
   void next_amplitudes(std::vector<std::complex<float>>& out);
@@ -47,7 +48,8 @@ class YearMaker {
   std::vector<WaveField> latent_;
 };
 
-// Channel c is 0.8 of its own latent field and 0.6 of its neighbour's: unit variance, and channels know of each other.
+// Channel c is 0.8 of its own latent field and 0.6 of its neighbour's: unit variance, and channels
+// know of each other.
 void YearMaker::next_amplitudes(std::vector<std::complex<float>>& out) {
   const size_t channels = latent_.size();
   for (size_t c = 0; c < channels; ++c) {
@@ -80,7 +82,8 @@ void YearMaker::write(const std::filesystem::path& file, FieldSums* sums,
                       const std::function<void()>& frame_done) {
   FieldWriter writer(file, "fields", shape_);
   const int64_t plane = shape_.height * shape_.width, frame = shape_.channels * plane;
-  const int64_t block = std::clamp<int64_t>((32 << 20) / (frame * 4), 1, 64);  // about 32 MB at a time
+  const int64_t block =
+      std::clamp<int64_t>((32 << 20) / (frame * 4), 1, 64);  // about 32 MB at a time
   std::vector<float> buffer(static_cast<size_t>(block * frame));
   for (int64_t first = 0; first < shape_.frames; first += block) {
     const int64_t count = std::min(block, shape_.frames - first);
@@ -143,16 +146,19 @@ struct FrameCounter {
 
 }  // namespace
 
-void make_weather(const std::filesystem::path& dir, WeatherOptions options, const Progress& progress) {
+void make_weather(const std::filesystem::path& dir, WeatherOptions options,
+                  const Progress& progress) {
   const int64_t years = options.train_years + options.valid_years + options.test_years;
-  check_make(options.channels > 0 && options.height > 1 && options.width > 3 && options.frames > 2 &&
-                 options.train_years > 0 && options.valid_years >= 0 && options.test_years >= 0,
-             fmt::format("weather of [{}, {}, {}] with {} frames a year, {} years", options.channels,
-                         options.height, options.width, options.frames, years));
+  check_make(options.channels > 0 && options.height > 1 && options.width > 3 &&
+                 options.frames > 2 && options.train_years > 0 && options.valid_years >= 0 &&
+                 options.test_years >= 0,
+             fmt::format("weather of [{}, {}, {}] with {} frames a year, {} years",
+                         options.channels, options.height, options.width, options.frames, years));
   const FieldShape shape{options.frames, options.channels, options.height, options.width};
   const WaveOptions waves{.zonal = std::min<int64_t>(6, options.width / 4),
                           .meridional = std::min<int64_t>(6, options.height / 2)};
-  ChannelStats stats;  // units differ from channel to channel, as those of winds and temperatures do
+  ChannelStats
+      stats;  // units differ from channel to channel, as those of winds and temperatures do
   for (int64_t c = 0; c < options.channels; ++c) {
     stats.mean.push_back(c % 2 == 0 ? static_cast<double>(c) : 250.0 + static_cast<double>(c));
     stats.std.push_back(2.0 + 3.0 * static_cast<double>(c % 5));
@@ -161,21 +167,29 @@ void make_weather(const std::filesystem::path& dir, WeatherOptions options, cons
   FieldSums sums;
   for (int64_t y = 0; y < years; ++y) {
     const int64_t year = options.first_year + y;
-    const bool train = y < options.train_years, valid = !train && y < options.train_years + options.valid_years;
-    YearMaker maker(shape, waves, random_key(options.seed, "weather").with(static_cast<uint64_t>(year)), stats);
-    maker.write(dir / (train ? "train" : valid ? "valid" : "test") / fmt::format("{:04}.h5", year),
+    const bool train = y < options.train_years,
+               valid = !train && y < options.train_years + options.valid_years;
+    YearMaker maker(shape, waves,
+                    random_key(options.seed, "weather").with(static_cast<uint64_t>(year)), stats);
+    maker.write(dir /
+                    (train   ? "train"
+                     : valid ? "valid"
+                             : "test") /
+                    fmt::format("{:04}.h5", year),
                 train ? &sums : nullptr, [&] { counter(); });
   }
   write_stats(dir, stats_of(sums, stats));
 }
 
-void make_slices(const std::filesystem::path& dir, SlicesOptions options, const Progress& progress) {
+void make_slices(const std::filesystem::path& dir, SlicesOptions options,
+                 const Progress& progress) {
   check_make(options.channels > 0 && options.height > 1 && options.width > 3 && options.days > 0 &&
                  options.years > 0,
-             fmt::format("slices of [{}, {}, {}], {} days, {} years", options.channels, options.height,
-                         options.width, options.days, options.years));
+             fmt::format("slices of [{}, {}, {}], {} days, {} years", options.channels,
+                         options.height, options.width, options.days, options.years));
   // Wind speed at 10 m, temperature at 2 m, total column water vapour of ERA5.
-  constexpr std::array<double, 3> means = {6.3024, 278.3945, 18.4262}, stds = {3.7376, 21.0588, 16.4687};
+  constexpr std::array<double, 3> means = {6.3024, 278.3945, 18.4262},
+                                  stds = {3.7376, 21.0588, 16.4687};
   ChannelStats stats;
   for (int64_t c = 0; c < options.channels; ++c) {
     stats.mean.push_back(means[static_cast<size_t>(c % 3)]);
@@ -188,7 +202,8 @@ void make_slices(const std::filesystem::path& dir, SlicesOptions options, const 
   const FieldShape shape{options.days, options.channels, options.height + 1, options.width};
   FrameCounter counter{progress, options.years * options.days};
   for (int64_t year = options.first_year; year < options.first_year + options.years; ++year) {
-    YearMaker maker(shape, waves, random_key(options.seed, "slices").with(static_cast<uint64_t>(year)), stats);
+    YearMaker maker(shape, waves,
+                    random_key(options.seed, "slices").with(static_cast<uint64_t>(year)), stats);
     maker.write(dir / fmt::format("{:04}.h5", year), nullptr, [&] { counter(); });
   }
   write_stats(dir, stats);

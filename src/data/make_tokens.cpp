@@ -16,17 +16,21 @@
 namespace braid::data {
 namespace {
 
-// A Markov chain: after each word one of four others follows with 60, 20, 10 and 5 %, else any word.
+// A Markov chain: after each word one of four others follows with 60, 20, 10 and 5 %, else any
+// word.
 class TokenChain {
  public:
   TokenChain(int64_t vocabulary, uint64_t seed)
-      : vocabulary_(vocabulary), follow_(random_key(seed, "tokens.follow")), draw_(random_key(seed, "tokens.draw")) {}
+      : vocabulary_(vocabulary),
+        follow_(random_key(seed, "tokens.follow")),
+        draw_(random_key(seed, "tokens.draw")) {}
 
   int64_t next() {
     const double u = random_uniform(draw_, drawn_++);
     const int choice = u < 0.6 ? 0 : u < 0.8 ? 1 : u < 0.9 ? 2 : u < 0.95 ? 3 : 4;
-    token_ = choice == 4 ? random_below(draw_, drawn_++, vocabulary_)
-                         : random_below(follow_, static_cast<uint64_t>(token_ * 4 + choice), vocabulary_);
+    token_ = choice == 4
+                 ? random_below(draw_, drawn_++, vocabulary_)
+                 : random_below(follow_, static_cast<uint64_t>(token_ * 4 + choice), vocabulary_);
     return token_;
   }
 
@@ -48,14 +52,17 @@ void check_tokens(const TokensOptions& options) {
   if (options.tokens > 0 && options.vocabulary > 1 && options.vocabulary <= int64_t{1} << 32 &&
       (!options.header || options.tokens <= INT32_MAX))
     return;
-  throw ConfigError({.what = fmt::format("{} tokens of {} words", options.tokens, options.vocabulary),
-                     .why = "there are at least 2 words and at most 2^32, and the header counts up to 2^31 - 1 tokens",
-                     .fix = "make fewer tokens a file, or write no header"});
+  throw ConfigError(
+      {.what = fmt::format("{} tokens of {} words", options.tokens, options.vocabulary),
+       .why = "there are at least 2 words and at most 2^32, and the header counts up to 2^31 - 1 "
+              "tokens",
+       .fix = "make fewer tokens a file, or write no header"});
 }
 
 }  // namespace
 
-void make_tokens(const std::filesystem::path& file, TokensOptions options, const Progress& progress) {
+void make_tokens(const std::filesystem::path& file, TokensOptions options,
+                 const Progress& progress) {
   check_tokens(options);
   const bool wide = options.vocabulary > 65536;
   const std::filesystem::path part = file.string() + ".part";
@@ -70,7 +77,8 @@ void make_tokens(const std::filesystem::path& file, TokensOptions options, const
     const int64_t end = std::min(options.tokens, done + block);
     for (; done < end; ++done) {
       const auto token = static_cast<uint32_t>(chain.next());
-      bytes.append(reinterpret_cast<const char*>(&token), wide ? 4 : 2);  // little-endian: the low bytes come first
+      bytes.append(reinterpret_cast<const char*>(&token),
+                   wide ? 4 : 2);  // little-endian: the low bytes come first
     }
     out << bytes;
     if (progress) progress(done, options.tokens);

@@ -39,9 +39,10 @@ struct NpyHeader {
 };
 
 [[noreturn]] void complain_of_npy(const std::filesystem::path& file, const std::string& problem) {
-  throw DataError({.what = fmt::format("{} is not a readable .npy file: {}", file.string(), problem),
-                   .why = "braid reads arrays of bool, i1 to i8, u1, f2, f4 and f8, little-endian",
-                   .fix = "write it again with numpy.save(file, array.astype('float32'))"});
+  throw DataError(
+      {.what = fmt::format("{} is not a readable .npy file: {}", file.string(), problem),
+       .why = "braid reads arrays of bool, i1 to i8, u1, f2, f4 and f8, little-endian",
+       .fix = "write it again with numpy.save(file, array.astype('float32'))"});
 }
 
 // The text after 'key': in the dictionary of the header.
@@ -61,14 +62,16 @@ std::vector<int64_t> npy_shape(std::string_view text) {
       continue;
     }
     int64_t number = 0;
-    for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) number = number * 10 + (text[i] - '0');
+    for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i)
+      number = number * 10 + (text[i] - '0');
     shape.push_back(number);
   }
   return shape;
 }
 
 c10::ScalarType npy_dtype(const std::filesystem::path& file, std::string_view text) {
-  const std::string_view descr = text.starts_with('\'') ? text.substr(1, text.find('\'', 1) - 1) : "";
+  const std::string_view descr =
+      text.starts_with('\'') ? text.substr(1, text.find('\'', 1) - 1) : "";
   const bool foreign = descr.starts_with('>') && !descr.ends_with('1');
   for (const NpyType& type : npy_types)
     if (descr.size() > 1 && descr.substr(1) == type.name && !foreign) return type.dtype;
@@ -85,9 +88,11 @@ NpyHeader read_npy_header(const std::filesystem::path& file, const MappedFile& b
   int64_t length = at[8] | at[9] << 8;
   if (!old) length |= static_cast<int64_t>(at[10]) << 16 | static_cast<int64_t>(at[11]) << 24;
   if (start + length > bytes.size()) complain_of_npy(file, "it ends within its header");
-  const std::string_view text(reinterpret_cast<const char*>(at) + start, static_cast<size_t>(length));
-  return {npy_dtype(file, npy_entry(text, "descr")), npy_entry(text, "fortran_order").starts_with("True"),
-          npy_shape(npy_entry(text, "shape")), start + length};
+  const std::string_view text(reinterpret_cast<const char*>(at) + start,
+                              static_cast<size_t>(length));
+  return {npy_dtype(file, npy_entry(text, "descr")),
+          npy_entry(text, "fortran_order").starts_with("True"), npy_shape(npy_entry(text, "shape")),
+          start + length};
 }
 
 }  // namespace
@@ -102,7 +107,9 @@ at::Tensor read_npy(const std::filesystem::path& file) {
   if (bytes.size() - header.bytes < wanted)
     complain_of_npy(file, fmt::format("it is truncated: {} bytes of data, {} are needed",
                                       bytes.size() - header.bytes, wanted));
-  if (wanted > 0) std::memcpy(tensor.mutable_data_ptr(), bytes.data() + header.bytes, static_cast<size_t>(wanted));
+  if (wanted > 0)
+    std::memcpy(tensor.mutable_data_ptr(), bytes.data() + header.bytes,
+                static_cast<size_t>(wanted));
   if (!header.fortran) return tensor;
   std::vector<int64_t> reversed;
   for (int64_t dim = tensor.dim() - 1; dim >= 0; --dim) reversed.push_back(dim);
@@ -114,11 +121,13 @@ void write_npy(const std::filesystem::path& file, const at::Tensor& tensor) {
   std::string name;
   for (const NpyType& type : npy_types)
     if (type.dtype == host.scalar_type()) name = type.name;
-  if (name.empty()) return write_npy(file, host.to(c10::kFloat));  // bfloat16: NumPy has none, f4 holds it exactly
+  if (name.empty())
+    return write_npy(file, host.to(c10::kFloat));  // bfloat16: NumPy has none, f4 holds it exactly
   const char order = host.element_size() == 1 ? '|' : '<';
   const auto sizes = host.sizes();
-  std::string text = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}", order, name,
-                                 fmt::join(sizes.begin(), sizes.end(), ", "), sizes.size() == 1 ? "," : "");
+  std::string text =
+      fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}", order, name,
+                  fmt::join(sizes.begin(), sizes.end(), ", "), sizes.size() == 1 ? "," : "");
   text.append(63 - (10 + text.size()) % 64, ' ');  // the data begin at a multiple of 64
   text += '\n';
   std::string bytes("\x93NUMPY\x01\x00", 8);

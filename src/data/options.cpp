@@ -10,36 +10,46 @@ namespace braid::data {
 namespace {
 
 void describe_fields(Fields& f, DataOptions& o) {
-  f.field("dataset", o.dataset, "name of the dataset in HDF5 files: [time, channel, height, width]");
-  f.field("variables", o.variables, "netCDF-4: variables [time, height, width], one a channel, instead of dataset");
+  f.field("dataset", o.dataset,
+          "name of the dataset in HDF5 files: [time, channel, height, width]");
+  f.field("variables", o.variables,
+          "netCDF-4: variables [time, height, width], one a channel, instead of dataset");
   f.field("means", o.means, ".npy with the mean of each channel; empty: no normalisation");
   f.field("stds", o.stds, ".npy with the standard deviation of each channel");
   f.field("step", o.step, "frames: how many frames later the target lies", {.at_least = 1});
-  f.field("size", o.size, "frames: cut to [height, width] from the top left; crops: side of a square crop, empty: whole slices");
+  f.field("size", o.size,
+          "frames: cut to [height, width] from the top left; crops: side of a square crop, empty: "
+          "whole slices");
   f.field("channels", o.channels, "the first channels of the files; 0: all", {.at_least = 0});
   f.field("scale", o.scale, "crops: how much coarser the input is", {.at_least = 1});
   f.field("reduce", o.reduce, "crops: how the input is made coarser",
           {.one_of = {"bicubic", "uniform", "noisy_uniform"}});
-  f.field("noise_ratio", o.noise_ratio, "crops: noise of noisy_uniform in standard deviations", {.at_least = 0});
+  f.field("noise_ratio", o.noise_ratio, "crops: noise of noisy_uniform in standard deviations",
+          {.at_least = 0});
   f.field("patches", o.patches, "crops: random crops a slice and epoch", {.at_least = 1});
 }
 
 void describe_made_up(Fields& f, DataOptions& o) {
   f.field("points", o.points, "spiral: points of both classes together", {.at_least = 2});
-  f.field("noise", o.noise, "spiral: standard deviation of the noise of a coordinate", {.at_least = 0});
+  f.field("noise", o.noise, "spiral: standard deviation of the noise of a coordinate",
+          {.at_least = 0});
   f.field("data_seed", o.data_seed, "spiral, synthetic: seed of the data themselves");
   f.field("pattern", o.pattern, "synthetic: smooth waves, or every value drawn alone",
           {.one_of = {"smooth", "random"}});
   f.field("input_shape", o.input_shape, "synthetic: shape of an input");
-  f.field("target_shape", o.target_shape, "synthetic: shape of a target; empty: that of the input, or one class");
+  f.field("target_shape", o.target_shape,
+          "synthetic: shape of a target; empty: that of the input, or one class");
   f.field("samples", o.samples, "synthetic: samples a split", {.at_least = 1});
-  f.field("classes", o.classes, "synthetic: targets are classes below this; 0: numbers", {.at_least = 0});
+  f.field("classes", o.classes, "synthetic: targets are classes below this; 0: numbers",
+          {.at_least = 0});
 }
 
 void check_statistics(const DataOptions& options) {
-  const bool noise_only = options.kind == Kind::crops && options.reduce == "noisy_uniform" && options.means.empty();
+  const bool noise_only =
+      options.kind == Kind::crops && options.reduce == "noisy_uniform" && options.means.empty();
   if (options.means.empty() == options.stds.empty() || noise_only) return;
-  throw ConfigError({.what = options.means.empty() ? "data.stds without data.means" : "data.means without data.stds",
+  throw ConfigError({.what = options.means.empty() ? "data.stds without data.means"
+                                                   : "data.means without data.stds",
                      .why = "a field is normalised as (x - mean) / std",
                      .fix = "set both, or neither"});
 }
@@ -68,8 +78,10 @@ void check_limit(const DataOptions& options, Split split) {
 }  // namespace
 
 void describe(Fields& f, DataOptions& o) {
-  f.choice("kind", o.kind, {"frames", "crops", "tokens", "text", "spiral", "synthetic"}, "what a sample is");
-  f.field("train", o.train, "folder of HDF5 files, pattern of token files, or text file, to train on");
+  f.choice("kind", o.kind, {"frames", "crops", "tokens", "text", "spiral", "synthetic"},
+           "what a sample is");
+  f.field("train", o.train,
+          "folder of HDF5 files, pattern of token files, or text file, to train on");
   f.field("valid", o.valid, "the same for validation");
   f.field("test", o.test, "the same for the test at the end");
   describe_fields(f, o);
@@ -82,7 +94,8 @@ void describe(Fields& f, DataOptions& o) {
   describe_made_up(f, o);
   f.field("workers", o.workers, "reader threads; 0: the training thread reads", {.at_least = 0});
   f.field("queue", o.queue, "batches read ahead", {.at_least = 1});
-  f.field("check_finite", o.check_finite, "stop at a NaN or infinity in the data and name its place");
+  f.field("check_finite", o.check_finite,
+          "stop at a NaN or infinity in the data and name its place");
 }
 
 std::shared_ptr<const Source> open_source(const DataOptions& options, Split split, uint64_t seed) {
@@ -90,12 +103,18 @@ std::shared_ptr<const Source> open_source(const DataOptions& options, Split spli
   check_size_rank(options);
   check_limit(options, split);
   switch (options.kind) {
-    case Kind::frames: return open_frames(options, split);
-    case Kind::crops: return open_crops(options, split, seed);
-    case Kind::tokens: return open_tokens(options, split);
-    case Kind::text: return open_text(options, split);
-    case Kind::spiral: return open_spiral(options, split);
-    case Kind::synthetic: return open_synthetic(options, split);
+    case Kind::frames:
+      return open_frames(options, split);
+    case Kind::crops:
+      return open_crops(options, split, seed);
+    case Kind::tokens:
+      return open_tokens(options, split);
+    case Kind::text:
+      return open_text(options, split);
+    case Kind::spiral:
+      return open_spiral(options, split);
+    case Kind::synthetic:
+      return open_synthetic(options, split);
   }
   throw InternalError({.what = fmt::format("data kind {}", static_cast<int>(options.kind)),
                        .why = "it is not one of the enumerators",
@@ -105,11 +124,13 @@ std::shared_ptr<const Source> open_source(const DataOptions& options, Split spli
 bool has_split(const DataOptions& options, Split split) {
   switch (options.kind) {
     case Kind::spiral:
-    case Kind::synthetic: return true;
+    case Kind::synthetic:
+      return true;
     case Kind::text:
       if (options.valid.empty() && options.test.empty()) return !options.train.empty();
       [[fallthrough]];
-    default: return !split_path(options, split).empty();
+    default:
+      return !split_path(options, split).empty();
   }
 }
 

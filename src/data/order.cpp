@@ -31,18 +31,23 @@ BatchOrder::BatchOrder(int64_t size, const LoaderOptions& options, Shard shard)
     : size_(size), options_(options), shard_(shard) {
   const int64_t batch = options.global_batch;
   steps_ = options.tail == Tail::drop ? size / batch : (size + batch - 1) / batch;
-  if (batch < 1 || shard.size < 1 || shard.rank < 0 || shard.rank >= shard.size || options.workers < 0)
-    throw ConfigError({.what = fmt::format("global batch {}, rank {} of {}, {} workers", batch, shard.rank,
-                                           shard.size, options.workers),
-                       .why = "a batch holds at least one sample and a rank lies below the number of ranks",
-                       .fix = "set train.global_batch above 0 and data.workers to 0 or more"});
+  if (batch < 1 || shard.size < 1 || shard.rank < 0 || shard.rank >= shard.size ||
+      options.workers < 0)
+    throw ConfigError(
+        {.what = fmt::format("global batch {}, rank {} of {}, {} workers", batch, shard.rank,
+                             shard.size, options.workers),
+         .why = "a batch holds at least one sample and a rank lies below the number of ranks",
+         .fix = "set train.global_batch above 0 and data.workers to 0 or more"});
   if (steps_ == 0)
-    throw ConfigError({.what = fmt::format("a global batch of {} from a data set of {} samples", batch, size),
-                       .why = "incomplete batches are dropped in training, so there would be no step at all",
-                       .fix = fmt::format("set train.global_batch to at most {}, or use more data", size)});
+    throw ConfigError(
+        {.what = fmt::format("a global batch of {} from a data set of {} samples", batch, size),
+         .why = "incomplete batches are dropped in training, so there would be no step at all",
+         .fix = fmt::format("set train.global_batch to at most {}, or use more data", size)});
 }
 
-int64_t BatchOrder::largest() const { return (options_.global_batch + shard_.size - 1) / shard_.size; }
+int64_t BatchOrder::largest() const {
+  return (options_.global_batch + shard_.size - 1) / shard_.size;
+}
 
 BatchPlan BatchOrder::plan(int64_t epoch, int64_t step) {
   if (epoch != epoch_ || order_.empty()) {

@@ -64,10 +64,11 @@ void Readers::work() {
     work_there_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
     if (stop_) return;
     const std::shared_ptr<BatchJob> job = jobs_.front();
-    // Single samples where there are few, handfuls where there are many: a lock for each of 1000 points would cost more than
-    // the points.
+    // Single samples where there are few, handfuls where there are many: a lock for each of 1000
+    // points would cost more than the points.
     const int64_t share = job->count() / (options_.workers * 4);
-    const int64_t first = job->claimed, end = std::min(job->count(), first + std::max<int64_t>(share, 1));
+    const int64_t first = job->claimed,
+                  end = std::min(job->count(), first + std::max<int64_t>(share, 1));
     job->claimed = end;
     if (end == job->count()) jobs_.pop_front();
     lock.unlock();
@@ -132,12 +133,14 @@ void Readers::check_finite(const at::Tensor& values, const char* part, int64_t i
   std::string place = fmt::format("element {}", at);
   if (values.dim() == 3) {
     const int64_t width = values.size(2), plane = values.size(1) * width;
-    place = fmt::format("channel {}, row {}, column {}", at / plane, at % plane / width, at % width);
+    place =
+        fmt::format("channel {}, row {}, column {}", at / plane, at % plane / width, at % width);
   }
-  throw DataError({.what = fmt::format("{} in sample {} ({}): {}, {}", not_finite_name(data[at]), index,
-                                       source_->describe(index), part, place),
-                   .why = "data.check_finite is on, and one such value spoils all weights",
-                   .fix = "repair or leave out the file; braid data check DIR lists all such places"});
+  throw DataError(
+      {.what = fmt::format("{} in sample {} ({}): {}, {}", not_finite_name(data[at]), index,
+                           source_->describe(index), part, place),
+       .why = "data.check_finite is on, and one such value spoils all weights",
+       .fix = "repair or leave out the file; braid data check DIR lists all such places"});
 }
 
 void Readers::copy_to_device(BatchJob& job) const {

@@ -23,7 +23,7 @@ struct BatchJob {
   at::Tensor device_input, device_target;  // once copied
   // Guarded by the readers' mutex:
   int64_t claimed = 0, finished = 0;
-  int64_t failed_at = -1;                  // the first sample that could not be read
+  int64_t failed_at = -1;  // the first sample that could not be read
   std::exception_ptr error;
   bool ready = false;
 

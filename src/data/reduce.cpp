@@ -8,8 +8,9 @@
 namespace braid::data {
 namespace {
 
-// An output point lies at scale * (i + 1/2) - 1/2 = scale * i + (scale - 1) / 2 of the fine grid: between two points for an even
-// scale, on a point for an odd one. So the four weights are the same for all points.
+// An output point lies at scale * (i + 1/2) - 1/2 = scale * i + (scale - 1) / 2 of the fine grid:
+// between two points for an even scale, on a point for an odd one. So the four weights are the same
+// for all points.
 std::array<float, 4> cubic_weights(int64_t scale) {
   constexpr double a = -0.75;
   const double t = scale % 2 == 0 ? 0.5 : 0.0;
@@ -25,12 +26,15 @@ void reduce_bicubic(const float* fine, const Plane& plane, float* coarse) {
   const auto [height, width, scale] = plane;
   const std::array<float, 4> w = cubic_weights(scale);
   const int64_t shift = (scale - 1) / 2 - 1;  // of the first tap
-  const auto row_at = [&](int64_t r) { return fine + std::clamp<int64_t>(r, 0, height - 1) * width; };
+  const auto row_at = [&](int64_t r) {
+    return fine + std::clamp<int64_t>(r, 0, height - 1) * width;
+  };
   std::vector<float> line(static_cast<size_t>(width));
   for (int64_t i = 0; i < height / scale; ++i) {
     const int64_t top = i * scale + shift;
     const float *a = row_at(top), *b = row_at(top + 1), *c = row_at(top + 2), *d = row_at(top + 3);
-    for (int64_t x = 0; x < width; ++x) line[x] = a[x] * w[0] + b[x] * w[1] + c[x] * w[2] + d[x] * w[3];
+    for (int64_t x = 0; x < width; ++x)
+      line[x] = a[x] * w[0] + b[x] * w[1] + c[x] * w[2] + d[x] * w[3];
     const auto at = [&](int64_t x) { return line[std::clamp<int64_t>(x, 0, width - 1)]; };
     float* out = coarse + i * (width / scale);
     for (int64_t j = 0; j < width / scale; ++j) {

@@ -10,7 +10,8 @@ struct Plane {
   int64_t scale = 2;
 };
 
-// Cubic convolution (a = -0.75) without antialiasing, edges repeated, as bicubic interpolation with align_corners = false.
+// Cubic convolution (a = -0.75) without antialiasing, edges repeated, as bicubic interpolation with
+// align_corners = false.
 void reduce_bicubic(const float* fine, const Plane& plane, float* coarse);
 // Every scale-th point from the first.
 void reduce_uniform(const float* fine, const Plane& plane, float* coarse);

@@ -26,7 +26,8 @@ class SpiralSource final : public Source {
                           : split == Split::valid ? valid
                                                   : points_ - train - valid;
     if (count == 0)
-      throw ConfigError({.what = fmt::format("data.points = {} leaves no point for {}", points_, split_name(split)),
+      throw ConfigError({.what = fmt::format("data.points = {} leaves no point for {}", points_,
+                                             split_name(split)),
                          .why = "points are split 70 / 15 / 15 into train, valid and test",
                          .fix = "set data.points to at least 20"});
     const auto order = epoch_order(points_, static_cast<uint64_t>(options.data_seed), 0, true);
@@ -43,8 +44,10 @@ class SpiralSource final : public Source {
   void read(Access access, const Sample& out) const override {
     const int64_t point = members_[static_cast<size_t>(access.index)], half = points_ / 2;
     const int64_t label = point / half;
-    const double along = half > 1 ? static_cast<double>(point % half) / static_cast<double>(half - 1) : 0.0;
-    const double angle = 4 * std::numbers::pi * along + static_cast<double>(label) * std::numbers::pi;
+    const double along =
+        half > 1 ? static_cast<double>(point % half) / static_cast<double>(half - 1) : 0.0;
+    const double angle =
+        4 * std::numbers::pi * along + static_cast<double>(label) * std::numbers::pi;
     const double radius = 0.1 + 0.9 * along;
     const auto draw = static_cast<uint64_t>(point) * 2;
     auto* xy = out.input.mutable_data_ptr<float>();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Samples of any shape without a file, each a function of (data_seed, split, index): for benchmarks, plans and tests.
+// Samples of any shape without a file, each a function of (data_seed, split, index): for
+// benchmarks, plans and tests.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,10 +16,12 @@ namespace {
 
 constexpr int64_t synthetic_waves = 6;
 
-// A few plane waves with random directions and phases, on the grid of the last two dims; one pattern an outer index, so that the
-// same key on a finer grid gives the same field with more points, and `shift` (of the width) moves it.
+// A few plane waves with random directions and phases, on the grid of the last two dims; one
+// pattern an outer index, so that the same key on a finer grid gives the same field with more
+// points, and `shift` (of the width) moves it.
 void fill_waves(const at::Tensor& out, RandomKey key, double shift) {
-  const int64_t height = out.size(-2), width = out.size(-1), planes = out.numel() / (height * width);
+  const int64_t height = out.size(-2), width = out.size(-1),
+                planes = out.numel() / (height * width);
   auto* to = out.mutable_data_ptr<float>();
   std::fill_n(to, out.numel(), 0.0F);
   std::vector<float> cosine(static_cast<size_t>(width)), sine(static_cast<size_t>(width));
@@ -31,7 +34,8 @@ void fill_waves(const at::Tensor& out, RandomKey key, double shift) {
       const auto size = static_cast<float>(std::sqrt(2.0 / synthetic_waves));
       const auto angle = [](double turns) { return 2 * std::numbers::pi * turns; };
       for (int64_t x = 0; x < width; ++x) {
-        const double a = angle(kx * (static_cast<double>(x) + 0.5) / static_cast<double>(width) + phase);
+        const double a =
+            angle(kx * (static_cast<double>(x) + 0.5) / static_cast<double>(width) + phase);
         cosine[x] = size * static_cast<float>(std::cos(a));
         sine[x] = size * static_cast<float>(std::sin(a));
       }
@@ -52,7 +56,8 @@ class SyntheticSource final : public Source {
         classes_(options.classes),
         smooth_(options.pattern == "smooth"),
         split_(split),
-        key_(random_key(static_cast<uint64_t>(options.data_seed), "synthetic").with(split_name(split))) {
+        key_(random_key(static_cast<uint64_t>(options.data_seed), "synthetic")
+                 .with(split_name(split))) {
     if (options.input_shape.empty())
       throw ConfigError({.what = "data.input_shape is not set",
                          .why = "synthetic data have the shape that is asked for",
@@ -73,8 +78,11 @@ class SyntheticSource final : public Source {
     const RandomKey key = key_.with(static_cast<uint64_t>(access.index));
     if (spec_.tokens > 0) return fill_tokens(key, out);
     fill_field(out.input, key, 0, "input");
-    if (classes_ > 0) fill_classes(out.target, key.with("target"));
-    else fill_field(out.target, key, 1.0 / 32, "target");  // a moved field: there is something to learn
+    if (classes_ > 0)
+      fill_classes(out.target, key.with("target"));
+    else
+      fill_field(out.target, key, 1.0 / 32,
+                 "target");  // a moved field: there is something to learn
   }
 
   std::string describe(int64_t index) const override {
@@ -83,13 +91,16 @@ class SyntheticSource final : public Source {
 
  private:
   void fill_field(const at::Tensor& out, RandomKey key, double shift, const char* name) const {
-    if (smooth_ && out.dim() >= 2) fill_waves(out, key, shift);
-    else fill_normal(out, key.with(name));
+    if (smooth_ && out.dim() >= 2)
+      fill_waves(out, key, shift);
+    else
+      fill_normal(out, key.with(name));
   }
 
   void fill_classes(const at::Tensor& out, RandomKey key) const {
     auto* to = out.mutable_data_ptr<int64_t>();
-    for (int64_t i = 0; i < out.numel(); ++i) to[i] = random_below(key, static_cast<uint64_t>(i), classes_);
+    for (int64_t i = 0; i < out.numel(); ++i)
+      to[i] = random_below(key, static_cast<uint64_t>(i), classes_);
   }
 
   // Tokens i .. i + sequence of one stream: the target is the input one token later.

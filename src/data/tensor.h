@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The few tensor makers of the data module in one place: their headers are slow to compile. Internal.
+// The few tensor makers of the data module in one place: their headers are slow to compile.
+// Internal.
 #pragma once
 #include <vector>
 
@@ -7,7 +8,8 @@
 
 namespace braid::data {
 
-at::Tensor empty_tensor(const std::vector<int64_t>& shape, c10::ScalarType dtype);    // on the CPU
-std::vector<int64_t> random_permutation(int64_t size, uint64_t seed);                 // of a CPU generator of its own
+at::Tensor empty_tensor(const std::vector<int64_t>& shape, c10::ScalarType dtype);  // on the CPU
+std::vector<int64_t> random_permutation(int64_t size,
+                                        uint64_t seed);  // of a CPU generator of its own
 
 }  // namespace braid::data

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The header of llm.c's token files: 256 int32 words, the first three are magic, version and number of tokens. Internal.
+// The header of llm.c's token files: 256 int32 words, the first three are magic, version and number
+// of tokens. Internal.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Token files and byte-level text: sample i is a window of `sequence` tokens, its target the same window one token later.
+// Token files and byte-level text: sample i is a window of `sequence` tokens, its target the same
+// window one token later.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,9 +34,12 @@ void copy_words(const uint8_t* from, int64_t count, int64_t* to) {
 
 void copy_tokens(const TokenRun& run, int64_t first, int64_t count, int64_t* to) {
   const uint8_t* from = run.bytes->data() + run.offset + first * run.width;
-  if (run.width == 1) copy_words<uint8_t>(from, count, to);
-  else if (run.width == 2) copy_words<uint16_t>(from, count, to);
-  else copy_words<uint32_t>(from, count, to);
+  if (run.width == 1)
+    copy_words<uint8_t>(from, count, to);
+  else if (run.width == 2)
+    copy_words<uint16_t>(from, count, to);
+  else
+    copy_words<uint32_t>(from, count, to);
 }
 
 class TokenSource final : public Source {
@@ -63,7 +67,8 @@ class TokenSource final : public Source {
 
   std::string describe(int64_t index) const override {
     const auto [run, window] = place(index);
-    return fmt::format("{}, tokens {} to {}", run->file, window * sequence_, (window + 1) * sequence_);
+    return fmt::format("{}, tokens {} to {}", run->file, window * sequence_,
+                       (window + 1) * sequence_);
   }
 
  private:
@@ -73,17 +78,19 @@ class TokenSource final : public Source {
   };
 
   Place place(int64_t index) const {
-    const auto run = static_cast<size_t>(std::ranges::upper_bound(first_, index) - first_.begin()) - 1;
+    const auto run =
+        static_cast<size_t>(std::ranges::upper_bound(first_, index) - first_.begin()) - 1;
     return {&runs_[run], index - first_[run]};
   }
 
   [[noreturn]] void complain_of_short() const {
     int64_t most = 0;
     for (const TokenRun& run : runs_) most = std::max(most, run.count);
-    throw DataError({.what = fmt::format("{} holds {} tokens, too few for data.sequence = {}", runs_[0].file,
-                                         most, sequence_),
-                     .why = "a sample is `sequence` tokens and the one after them, from one file",
-                     .fix = fmt::format("set data.sequence to at most {}", std::max<int64_t>(most - 1, 1))});
+    throw DataError(
+        {.what = fmt::format("{} holds {} tokens, too few for data.sequence = {}", runs_[0].file,
+                             most, sequence_),
+         .why = "a sample is `sequence` tokens and the one after them, from one file",
+         .fix = fmt::format("set data.sequence to at most {}", std::max<int64_t>(most - 1, 1))});
   }
 
   std::vector<TokenRun> runs_;
@@ -94,15 +101,17 @@ class TokenSource final : public Source {
 
 std::array<int32_t, token_header_words> header_of(const MappedFile& bytes) {
   std::array<int32_t, token_header_words> header = {};
-  if (bytes.size() >= token_header_bytes) std::memcpy(header.data(), bytes.data(), token_header_bytes);
+  if (bytes.size() >= token_header_bytes)
+    std::memcpy(header.data(), bytes.data(), token_header_bytes);
   return header;
 }
 
 void check_version(const std::string& file, int32_t version, int32_t expected) {
   if (version == expected) return;
-  throw DataError({.what = fmt::format("{} has version {} in its header", file, version),
-                   .why = fmt::format("with its magic number the version is {}", expected),
-                   .fix = "write the file again with a current tokeniser script, or braid data make tokens"});
+  throw DataError(
+      {.what = fmt::format("{} has version {} in its header", file, version),
+       .why = fmt::format("with its magic number the version is {}", expected),
+       .fix = "write the file again with a current tokeniser script, or braid data make tokens"});
 }
 
 TokenRun open_token_file(const std::filesystem::path& path, int64_t bare_width) {
@@ -121,10 +130,11 @@ TokenRun open_token_file(const std::filesystem::path& path, int64_t bare_width) 
   const int64_t promised = narrow || wide ? header[2] : run.count;
   if (promised != run.count || payload % run.width != 0)
     throw DataError(
-        {.what = fmt::format("{} holds {} bytes of tokens of {} bytes, its header says {} tokens", run.file,
-                             payload, run.width, promised),
+        {.what = fmt::format("{} holds {} bytes of tokens of {} bytes, its header says {} tokens",
+                             run.file, payload, run.width, promised),
          .why = "a truncated file, or tokens of another width",
-         .fix = "fetch the file again; for tokens without a header set data.token_bytes to 2 or 4"});
+         .fix =
+             "fetch the file again; for tokens without a header set data.token_bytes to 2 or 4"});
   return run;
 }
 
@@ -137,36 +147,42 @@ std::shared_ptr<const Source> open_tokens(const DataOptions& options, Split spli
                        .fix = "set it to 2 or 4"});
   std::vector<TokenRun> runs;
   const std::string& where = split_path(options, split);
-  for (const auto& path :
-       find_files({.where = where,
-                   .endings = {".bin"},
-                   .key = fmt::format("data.{}", split_name(split)),
-                   .fix = fmt::format("correct data.{}, or make some: braid data make tokens {}",
-                                      split_name(split), where.empty() ? "data/train.bin" : where)}))
+  for (const auto& path : find_files(
+           {.where = where,
+            .endings = {".bin"},
+            .key = fmt::format("data.{}", split_name(split)),
+            .fix = fmt::format("correct data.{}, or make some: braid data make tokens {}",
+                               split_name(split), where.empty() ? "data/train.bin" : where)}))
     runs.push_back(open_token_file(path, options.token_bytes));
-  return std::make_shared<TokenSource>(std::move(runs), options.sequence, split_limit(options, split));
+  return std::make_shared<TokenSource>(std::move(runs), options.sequence,
+                                       split_limit(options, split));
 }
 
 std::shared_ptr<const Source> open_text(const DataOptions& options, Split split) {
   const bool one_file = options.valid.empty() && options.test.empty();
   const std::string& where = one_file ? options.train : split_path(options, split);
   std::vector<TokenRun> runs;
-  for (const auto& path : find_files({.where = where,
-                                      .endings = {".txt", ".md", ".tex"},
-                                      .key = fmt::format("data.{}", split_name(split)),
-                                      .fix = fmt::format("set data.{} to a text file", split_name(split))})) {
+  for (const auto& path :
+       find_files({.where = where,
+                   .endings = {".txt", ".md", ".tex"},
+                   .key = fmt::format("data.{}", split_name(split)),
+                   .fix = fmt::format("set data.{} to a text file", split_name(split))})) {
     TokenRun run{.file = path.string(), .bytes = std::make_shared<MappedFile>(path), .width = 1};
     const int64_t size = run.bytes->size();
     // One file for all: 90 % are for training, 5 % each for validation and test.
-    const int64_t to_valid = size / 100 * 90 + size % 100 * 90 / 100, to_test = to_valid + (size - to_valid) / 2;
-    run.offset = !one_file || split == Split::train ? 0 : split == Split::valid ? to_valid : to_test;
-    run.count = !one_file ? size
+    const int64_t to_valid = size / 100 * 90 + size % 100 * 90 / 100,
+                  to_test = to_valid + (size - to_valid) / 2;
+    run.offset = !one_file || split == Split::train ? 0
+                 : split == Split::valid            ? to_valid
+                                                    : to_test;
+    run.count = !one_file               ? size
                 : split == Split::train ? to_valid
                 : split == Split::valid ? to_test - to_valid
                                         : size - to_test;
     runs.push_back(std::move(run));
   }
-  return std::make_shared<TokenSource>(std::move(runs), options.sequence, split_limit(options, split));
+  return std::make_shared<TokenSource>(std::move(runs), options.sequence,
+                                       split_limit(options, split));
 }
 
 }  // namespace braid::data

@@ -15,9 +15,10 @@ WaveField::WaveField(const WaveOptions& options, RandomKey key) : options_(optio
       const double number = std::max(1.0, std::hypot(kk, ll));
       const double zonal_mean = k == 0 ? 0.3 : 1.0;  // the part that does not travel is kept small
       spread_.push_back(zonal_mean * std::pow(number, -options.slope));
-      // Mean square over the grid: the two draws of a mode make 1 along a circle of latitude, the profile 1/2 across.
+      // Mean square over the grid: the two draws of a mode make 1 along a circle of latitude, the
+      // profile 1/2 across.
       power += spread_.back() * spread_.back() * (l == 0 ? 1.0 : 0.5);
-      const double dispersion = k == 0 ? 0 : 0.3 * kk / (kk * kk + ll * ll);
+      const double dispersion = k == 0 ? 0 : 0.1 * kk / (kk * kk + ll * ll);
       turn_.push_back(std::polar(1.0, dispersion - 2 * std::numbers::pi * kk * options.flow));
     }
   }
@@ -54,11 +55,13 @@ WaveGrid::WaveGrid(const WaveOptions& options, int64_t height, int64_t width)
   }
   for (int64_t l = 0; l < meridional_; ++l)
     for (int64_t y = 0; y < height; ++y)
-      profile_.push_back(static_cast<float>(
-          std::cos(pi * static_cast<double>(l) * (static_cast<double>(y) + 0.5) / static_cast<double>(height))));
+      profile_.push_back(
+          static_cast<float>(std::cos(pi * static_cast<double>(l) * (static_cast<double>(y) + 0.5) /
+                                      static_cast<double>(height))));
 }
 
-void WaveGrid::draw(const std::complex<float>* amplitudes, float mean, float std, float* out) const {
+void WaveGrid::draw(const std::complex<float>* amplitudes, float mean, float std,
+                    float* out) const {
   for (int64_t y = 0; y < height_; ++y) {
     float* row = out + y * width_;
     std::fill_n(row, width_, mean);

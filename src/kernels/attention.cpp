@@ -74,22 +74,22 @@ std::string_view to_text(AttentionKernel kernel) {
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options) {
   const int64_t times = q.size(1) / k.size(1);
-  const at::Tensor keys = spread_heads(k, times), values = spread_heads(v, times);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
-  switch (attention_kernel(q, v, options)) {
+  switch (attention_kernel(q, v, options)) {  // the flash kernels read shared heads in place
     case AttentionKernel::flash_cpu:
-      return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
-          q, keys, values, 0.0, options.causal, {}, scale));
+      return std::get<0>(
+          at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, options.causal, {}, scale));
     case AttentionKernel::flash_cuda:
-      return std::get<0>(at::_scaled_dot_product_flash_attention(q, keys, values, 0.0,
-                                                                 options.causal, false, scale));
+      return std::get<0>(
+          at::_scaled_dot_product_flash_attention(q, k, v, 0.0, options.causal, false, scale));
     case AttentionKernel::efficient_cuda:
       return std::get<0>(at::_scaled_dot_product_efficient_attention(
-          q, keys, values, {}, /*compute_log_sumexp=*/true, 0.0, options.causal, scale));
+          q, spread_heads(k, times), spread_heads(v, times), {}, /*compute_log_sumexp=*/true, 0.0,
+          options.causal, scale));
     case AttentionKernel::written_out:
       break;
   }
-  return attention_written_out(q, keys, values, options, scale);
+  return attention_written_out(q, spread_heads(k, times), spread_heads(v, times), options, scale);
 }
 
 }  // namespace braid::kernels

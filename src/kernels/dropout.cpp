@@ -11,9 +11,11 @@
 namespace braid::kernels {
 namespace {
 
-// The finaliser of SplitMix64 on key + (i + 1) * golden: a counter-based generator of one word that is easy to write both as a
-// loop and, for devices without a kernel of their own, in tensor operations on int64 (which wrap in the same way).
-constexpr uint64_t golden = 0x9e3779b97f4a7c15, mix1 = 0xbf58476d1ce4e5b9, mix2 = 0x94d049bb133111eb;
+// The finaliser of SplitMix64 on key + (i + 1) * golden: a counter-based generator of one word that
+// is easy to write both as a loop and, for devices without a kernel of their own, in tensor
+// operations on int64 (which wrap in the same way).
+constexpr uint64_t golden = 0x9e3779b97f4a7c15, mix1 = 0xbf58476d1ce4e5b9,
+                   mix2 = 0x94d049bb133111eb;
 constexpr int word_bits = 31;  // of the result that are compared with the rate
 
 uint64_t mixed(uint64_t key, uint64_t index) {
@@ -23,7 +25,9 @@ uint64_t mixed(uint64_t key, uint64_t index) {
   return x ^ (x >> 31);
 }
 
-uint64_t threshold(double rate) { return static_cast<uint64_t>(std::llround(std::ldexp(rate, word_bits))); }
+uint64_t threshold(double rate) {
+  return static_cast<uint64_t>(std::llround(std::ldexp(rate, word_bits)));
+}
 
 at::Tensor keep_mask_cpu(const at::Tensor& like, double rate, int64_t key, int64_t first) {
   at::Tensor mask = at::empty(like.sizes(), like.options().dtype(c10::kBool));
@@ -31,7 +35,8 @@ at::Tensor keep_mask_cpu(const at::Tensor& like, double rate, int64_t key, int64
   const uint64_t limit = threshold(rate);
   at::parallel_for(0, mask.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      out[i] = mixed(static_cast<uint64_t>(key), static_cast<uint64_t>(first + i)) >> (64 - word_bits) >= limit;
+      out[i] = mixed(static_cast<uint64_t>(key), static_cast<uint64_t>(first + i)) >>
+               (64 - word_bits) >= limit;
   });
   return mask;
 }

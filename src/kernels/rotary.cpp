@@ -14,7 +14,8 @@ at::Tensor turn_pairs(const at::Tensor& x, const at::Tensor& cos, const at::Tens
   const int64_t half = cos.size(-1);
   const at::Tensor wide = x.to(cos.scalar_type());
   const at::Tensor turned = at::empty(x.sizes(), wide.options());
-  const at::Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1);  // [seq, 1, width/2]: same for all heads
+  const at::Tensor c = cos.unsqueeze(1),
+                   s = sin.unsqueeze(1);  // [seq, 1, width/2]: same for all heads
   const at::Tensor first = wide.narrow(-1, 0, half), second = wide.narrow(-1, half, half);
   at::Tensor to_first = turned.narrow(-1, 0, half), to_second = turned.narrow(-1, half, half);
   at::mul_out(to_first, first, c).addcmul_(second, s, -direction);

@@ -41,11 +41,14 @@ std::vector<double> next_scores(Model& model, std::vector<int64_t> text, const G
   return {values, values + last.numel()};
 }
 
-// Picks in proportion to exp(score / temperature) among the k likeliest; equal scores: the lower token first.
-int64_t sample_token(const std::vector<double>& scores, const GenerateOptions& o, RandomKey key, uint64_t place) {
+// Picks in proportion to exp(score / temperature) among the k likeliest; equal scores: the lower
+// token first.
+int64_t sample_token(const std::vector<double>& scores, const GenerateOptions& o, RandomKey key,
+                     uint64_t place) {
   std::vector<int64_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
   if (o.temperature == 0) return order[0];
   if (o.top_k > 0) order.resize(std::min<size_t>(order.size(), o.top_k));
   std::vector<double> until;  // running sum of weights
@@ -59,7 +62,8 @@ int64_t sample_token(const std::vector<double>& scores, const GenerateOptions& o
 
 }  // namespace
 
-std::vector<int64_t> generate(Model& model, const std::vector<int64_t>& prompt, GenerateOptions options) {
+std::vector<int64_t> generate(Model& model, const std::vector<int64_t>& prompt,
+                              GenerateOptions options) {
   check_generate(prompt, options);
   const at::NoGradGuard no_grad;
   const RandomKey key = random_key(options.seed, "generate");

@@ -19,7 +19,8 @@ namespace {
 
 constexpr double gpt_std = 0.02;
 
-// Weights are stored [in, out]; those that write into the residual stream start smaller the deeper the model.
+// Weights are stored [in, out]; those that write into the residual stream start smaller the deeper
+// the model.
 LinearOptions gpt_linear(double std = gpt_std) {
   return {.stored_in_out = true, .weight = Init::normal(std)};
 }
@@ -106,8 +107,7 @@ struct GptBlock : Layer {
 
 struct GptBlocks : Layer {
   GptBlocks(Scope where, const GptOptions& o) : Layer(std::move(where)) {
-    for (int64_t i = 0; i < o.layers; ++i)
-      all.push_back(child<GptBlock>(std::to_string(i), o));
+    for (int64_t i = 0; i < o.layers; ++i) all.push_back(child<GptBlock>(std::to_string(i), o));
   }
   std::vector<std::shared_ptr<GptBlock>> all;
 };

@@ -32,14 +32,16 @@ struct LlamaAttention : Layer {
   at::Tensor forward(const at::Tensor& x, const RotaryTables::Tables& turn) const {
     const at::Tensor y = cast(x);  // once for the three projections
     const at::Tensor q = kernels::rotary(in_heads(q_proj->forward(y), heads), turn.cos, turn.sin);
-    const at::Tensor k = kernels::rotary(in_heads(k_proj->forward(y), kv_heads), turn.cos, turn.sin);
+    const at::Tensor k =
+        kernels::rotary(in_heads(k_proj->forward(y), kv_heads), turn.cos, turn.sin);
     const at::Tensor v = in_heads(v_proj->forward(y), kv_heads);
     const at::Tensor mixed = kernels::attention(q.transpose(1, 2), k.transpose(1, 2),
                                                 v.transpose(1, 2), {.causal = true});
     return o_proj->forward(mixed.transpose(1, 2).reshape(x.sizes()));
   }
 
-  at::Tensor in_heads(const at::Tensor& x, int64_t count) const {  // [batch, tokens, heads, head width]
+  at::Tensor in_heads(const at::Tensor& x,
+                      int64_t count) const {  // [batch, tokens, heads, head width]
     return x.view({x.size(0), x.size(1), count, head_width});
   }
 
@@ -99,8 +101,7 @@ struct LlamaBlock : Layer {
 
 struct LlamaBlocks : Layer {
   LlamaBlocks(Scope where, const LlamaOptions& o) : Layer(std::move(where)) {
-    for (int64_t i = 0; i < o.layers; ++i)
-      all.push_back(child<LlamaBlock>(std::to_string(i), o));
+    for (int64_t i = 0; i < o.layers; ++i) all.push_back(child<LlamaBlock>(std::to_string(i), o));
   }
   std::vector<std::shared_ptr<LlamaBlock>> all;
 };
@@ -157,21 +158,25 @@ struct Llama : Layer {
 void check_llama(const LlamaOptions& o) {
   if (o.width % (2 * o.heads) != 0)
     throw ConfigError({
-        .what = fmt::format("model.width = {} over model.heads = {} is not an even number", o.width, o.heads),
+        .what = fmt::format("model.width = {} over model.heads = {} is not an even number", o.width,
+                            o.heads),
         .why = "rotary positions turn the numbers of a head in pairs",
         .fix = fmt::format("choose model.width as a multiple of {}", 2 * o.heads),
     });
   if (o.heads % o.kv_heads != 0)
     throw ConfigError({
-        .what = fmt::format("model.kv_heads = {} does not divide model.heads = {}", o.kv_heads, o.heads),
+        .what = fmt::format("model.kv_heads = {} does not divide model.heads = {}", o.kv_heads,
+                            o.heads),
         .why = "each head of keys and values serves the same number of query heads",
         .fix = "choose model.heads as a multiple of model.kv_heads",
     });
   if (o.rope_factor != 1 && o.rope_high <= o.rope_low)
     throw ConfigError({
-        .what = fmt::format("model.rope_high = {} is not above model.rope_low = {}", o.rope_high, o.rope_low),
+        .what = fmt::format("model.rope_high = {} is not above model.rope_low = {}", o.rope_high,
+                            o.rope_low),
         .why = "between the two the scaling of frequencies fades in",
-        .fix = "set model.rope_low: 1 and model.rope_high: 4 as in Llama 3, or model.rope_factor: 1",
+        .fix =
+            "set model.rope_low: 1 and model.rope_high: 4 as in Llama 3, or model.rope_factor: 1",
     });
 }
 
@@ -179,7 +184,8 @@ void check_llama(const LlamaOptions& o) {
 
 std::unique_ptr<Model> make_llama(const LlamaOptions& options, const Build& build) {
   check_llama(options);
-  return std::make_unique<ModuleModel<Llama>>("llama", std::make_shared<Llama>(Scope{build}, options));
+  return std::make_unique<ModuleModel<Llama>>("llama",
+                                              std::make_shared<Llama>(Scope{build}, options));
 }
 
 }  // namespace braid::nn

@@ -18,17 +18,26 @@ namespace {
 constexpr int64_t ssim_side = 11;
 constexpr double ssim_sigma = 1.5;
 
-at::Tensor metric_dtype(const at::Tensor& x) {
-  return x.scalar_type() == c10::kDouble ? x : x.to(c10::kFloat);
+struct FieldPair {
+  at::Tensor output, target;  // in one dtype: fp32, or fp64 for an output of fp64
+};
+
+FieldPair in_metric_dtype(const at::Tensor& output, const at::Tensor& target) {
+  const auto dtype = output.scalar_type() == c10::kDouble ? c10::kDouble : c10::kFloat;
+  return {output.to(dtype), target.to(dtype)};
 }
 
 void check_fields(const at::Tensor& output, const at::Tensor& target, int64_t smallest) {
-  if (output.sizes() == target.sizes() && output.dim() == 4 && output.size(2) >= smallest && output.size(3) >= smallest)
+  if (output.sizes() == target.sizes() && output.dim() == 4 && output.size(2) >= smallest &&
+      output.size(3) >= smallest)
     return;
-  throw DataError({.what = fmt::format("a metric got an output of shape {} and a target of shape {}",
-                                       c10::str(output.sizes()), c10::str(target.sizes())),
-                   .why = fmt::format("both must be [batch, channel, rows, columns] of one shape, at least {} x {}", smallest, smallest),
-                   .fix = "take the metric out of the evaluation, or give it fields"});
+  throw DataError(
+      {.what = fmt::format("a metric got an output of shape {} and a target of shape {}",
+                           c10::str(output.sizes()), c10::str(target.sizes())),
+       .why = fmt::format(
+           "both must be [batch, channel, rows, columns] of one shape, at least {} x {}", smallest,
+           smallest),
+       .fix = "take the metric out of the evaluation, or give it fields"});
 }
 
 at::Tensor latitude_column(const at::Tensor& like) {  // [H, 1]
@@ -45,42 +54,48 @@ at::Tensor blurred(const at::Tensor& x) {
   taps = taps / taps.sum();
   const at::Tensor flat = x.flatten(0, 1).unsqueeze(1);  // [B C, 1, H, W]
   const at::Tensor down = at::conv2d(flat, taps.view({1, 1, ssim_side, 1}));
-  return at::conv2d(down, taps.view({1, 1, 1, ssim_side})).squeeze(1).unflatten(0, {x.size(0), x.size(1)});
+  return at::conv2d(down, taps.view({1, 1, 1, ssim_side}))
+      .squeeze(1)
+      .unflatten(0, {x.size(0), x.size(1)});
 }
 
 }  // namespace
 
 at::Tensor latitude_weights(int64_t rows) {
-  constexpr double degree = 3.1416 / 180;  // the rounded pi of the reference, so that figures compare
+  constexpr double degree =
+      3.1416 / 180;  // the rounded pi of the reference, so that figures compare
   if (rows < 2) return at::arange(rows, at::TensorOptions(c10::kDouble)) + 1;
   const at::Tensor place = at::arange(rows, at::TensorOptions(c10::kDouble));
-  const at::Tensor weights = ((90 - place * (180.0 / static_cast<double>(rows - 1))) * degree).cos();
+  const at::Tensor weights =
+      ((90 - place * (180.0 / static_cast<double>(rows - 1))) * degree).cos();
   return weights * static_cast<double>(rows) / weights.sum();
 }
 
 at::Tensor weighted_rmse(const at::Tensor& output, const at::Tensor& target) {
   check_fields(output, target, 1);
-  const at::Tensor difference = metric_dtype(output) - metric_dtype(target);
+  const auto [p, t] = in_metric_dtype(output, target);
+  const at::Tensor difference = p - t;
   return image_mean(difference.square() * latitude_column(difference)).sqrt();
 }
 
 at::Tensor weighted_acc(const at::Tensor& output, const at::Tensor& target) {
   check_fields(output, target, 1);
-  const at::Tensor p = metric_dtype(output), t = metric_dtype(target), w = latitude_column(p);
+  const auto [p, t] = in_metric_dtype(output, target);
+  const at::Tensor w = latitude_column(p);
   const at::Tensor scale = (image_mean(w * p * p) * image_mean(w * t * t)).sqrt();
   return image_mean(w * p * t) / scale;
 }
 
 at::Tensor psnr(const at::Tensor& output, const at::Tensor& target) {
   check_fields(output, target, 1);
-  const at::Tensor t = metric_dtype(target);
-  const at::Tensor rmse = image_mean((metric_dtype(output) - t).square()).sqrt();
+  const auto [p, t] = in_metric_dtype(output, target);
+  const at::Tensor rmse = image_mean((p - t).square()).sqrt();
   return (t.flatten(2).amax({2}) / rmse).log10() * 20;
 }
 
 at::Tensor ssim(const at::Tensor& output, const at::Tensor& target) {
   check_fields(output, target, ssim_side);
-  const at::Tensor p = metric_dtype(output), t = metric_dtype(target);
+  const auto [p, t] = in_metric_dtype(output, target);
   const at::Tensor range = (t.amax({2, 3}, true) - t.amin({2, 3}, true));  // [B, C, 1, 1]
   const at::Tensor c1 = (range * 0.01).square(), c2 = (range * 0.03).square();
   const at::Tensor mp = blurred(p), mt = blurred(t);
@@ -92,8 +107,8 @@ at::Tensor ssim(const at::Tensor& output, const at::Tensor& target) {
 
 at::Tensor rfne(const at::Tensor& output, const at::Tensor& target) {
   check_fields(output, target, 1);
-  const at::Tensor t = metric_dtype(target);
-  return image_norm(t - metric_dtype(output)) / image_norm(t);
+  const auto [p, t] = in_metric_dtype(output, target);
+  return image_norm(t - p) / image_norm(t);
 }
 
 at::Tensor hits(const at::Tensor& output, const at::Tensor& target) {

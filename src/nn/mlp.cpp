@@ -7,7 +7,8 @@
 namespace braid::nn {
 namespace {
 
-// Linear, ReLU, dropout for each hidden width, then a Linear: logits. Numbered as in a torch Sequential of all of them.
+// Linear, ReLU, dropout for each hidden width, then a Linear: logits. Numbered as in a torch
+// Sequential of all of them.
 class Mlp : public Layer {
  public:
   Mlp(Scope scope, const MlpOptions& options)
@@ -15,13 +16,15 @@ class Mlp : public Layer {
     int64_t width = options.inputs;
     for (int64_t hidden : options.hidden) {
       add(width, hidden);
-      drops_.emplace_back(network_->scope(), std::to_string(linears_.size() * 3 - 1), options.dropout);
+      drops_.emplace_back(network_->scope(), std::to_string(linears_.size() * 3 - 1),
+                          options.dropout);
       width = hidden;
     }
     add(width, options.outputs);
   }
 
-  at::Tensor forward(const at::Tensor& input, const Pass& pass) const {  // [B, inputs] -> [B, outputs]
+  at::Tensor forward(const at::Tensor& input,
+                     const Pass& pass) const {  // [B, inputs] -> [B, outputs]
     at::Tensor x = input;
     for (size_t i = 0; i < drops_.size(); ++i) x = drops_[i](linears_[i]->forward(x).relu(), pass);
     return linears_.back()->forward(x);
@@ -36,7 +39,8 @@ class Mlp : public Layer {
  private:
   void add(int64_t in, int64_t out) {
     const LinearOptions options = {.weight = Init::fan_in(in), .bias_init = Init::fan_in(in)};
-    linears_.push_back(network_->child<Linear>(std::to_string(linears_.size() * 3), in, out, options));
+    linears_.push_back(
+        network_->child<Linear>(std::to_string(linears_.size() * 3), in, out, options));
   }
 
   std::shared_ptr<Layer> network_;

@@ -17,9 +17,10 @@ std::vector<int64_t> divisors(int64_t number) {
 void check_divides(const std::string& part_name, int64_t part, const std::string& whole_name,
                    int64_t whole, const std::string& why) {
   if (part > 0 && whole % part == 0) return;
-  throw ConfigError({.what = fmt::format("{} = {} does not divide {} = {}", part_name, part, whole_name, whole),
-                     .why = why,
-                     .fix = fmt::format("set {} to one of {}", part_name, fmt::join(divisors(whole), ", "))});
+  throw ConfigError(
+      {.what = fmt::format("{} = {} does not divide {} = {}", part_name, part, whole_name, whole),
+       .why = why,
+       .fix = fmt::format("set {} to one of {}", part_name, fmt::join(divisors(whole), ", "))});
 }
 
 void check_image(const std::vector<int64_t>& image) {

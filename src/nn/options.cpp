@@ -9,7 +9,8 @@ void describe(Fields& fields, MlpOptions& o) {
   fields.field("inputs", o.inputs, "numbers in a sample", {.at_least = 1});
   fields.field("hidden", o.hidden, "widths of the hidden layers", {.at_least = 1});
   fields.field("outputs", o.outputs, "classes, or numbers in a target", {.at_least = 1});
-  fields.field("dropout", o.dropout, "share of hidden values dropped in training", {.at_least = 0, .at_most = 0.99});
+  fields.field("dropout", o.dropout, "share of hidden values dropped in training",
+               {.at_least = 0, .at_most = 0.99});
 }
 
 void describe(Fields& fields, VitOptions& o) {
@@ -21,26 +22,33 @@ void describe(Fields& fields, VitOptions& o) {
   fields.field("depth", o.depth, "transformer blocks", {.at_least = 1});
   fields.field("heads", o.heads, "attention heads; divides width", {.at_least = 1});
   fields.field("mlp_ratio", o.mlp_ratio, "hidden width of a block's MLP over width", {.above = 0});
-  fields.field("dropout", o.dropout, "dropout, attention dropout and largest drop-path rate", {.at_least = 0, .at_most = 0.99});
+  fields.field("dropout", o.dropout, "dropout, attention dropout and largest drop-path rate",
+               {.at_least = 0, .at_most = 0.99});
   fields.field("eps", o.eps, "added to the variance in LayerNorm", {.above = 0});
 }
 
 void describe(Fields& fields, SwinirOptions& o) {
-  fields.field("image", o.image, "rows and columns of a low-resolution input; other sizes run too", {.at_least = 1});
+  fields.field("image", o.image, "rows and columns of a low-resolution input; other sizes run too",
+               {.at_least = 1});
   fields.field("channels", o.channels, "channels of input and output", {.at_least = 1});
   fields.field("scale", o.scale, "output size over input size", {.at_least = 1});
   fields.field("window", o.window, "side of an attention window", {.at_least = 2});
   fields.field("width", o.width, "features of a pixel in the body", {.at_least = 1});
   fields.field("depths", o.depths, "Swin blocks of each residual group", {.at_least = 1});
-  fields.field("heads", o.heads, "attention heads of each residual group; divide width", {.at_least = 1});
+  fields.field("heads", o.heads, "attention heads of each residual group; divide width",
+               {.at_least = 1});
   fields.field("mlp_ratio", o.mlp_ratio, "hidden width of a block's MLP over width", {.above = 0});
-  fields.field("drop_path", o.drop_path, "drop-path rate of the last block; grows linearly from 0", {.at_least = 0, .at_most = 0.99});
-  fields.choice("upsampler", o.upsampler, {"pixelshuffle", "pixelshuffledirect", "nearest+conv", "none"},
+  fields.field("drop_path", o.drop_path, "drop-path rate of the last block; grows linearly from 0",
+               {.at_least = 0, .at_most = 0.99});
+  fields.choice("upsampler", o.upsampler,
+                {"pixelshuffle", "pixelshuffledirect", "nearest+conv", "none"},
                 "how the output gets its size; none: same size, adds the input");
-  fields.choice("residual", o.residual, {"1conv", "3conv"}, "convolutions at the end of a residual group");
+  fields.choice("residual", o.residual, {"1conv", "3conv"},
+                "convolutions at the end of a residual group");
   fields.field("features", o.features, "features of a pixel in the upsampler", {.at_least = 1});
   fields.field("mean", o.mean, "of each channel, taken off the input and added to the output");
-  fields.field("std", o.std, "of each channel, divides the input and multiplies the output", {.above = 0});
+  fields.field("std", o.std, "of each channel, divides the input and multiplies the output",
+               {.above = 0});
 }
 
 void describe(Fields& fields, GptOptions& o) {
@@ -49,7 +57,8 @@ void describe(Fields& fields, GptOptions& o) {
   fields.field("layers", o.layers, "transformer blocks", {.at_least = 1});
   fields.field("heads", o.heads, "attention heads; divides width", {.at_least = 1});
   fields.field("width", o.width, "numbers in a token", {.at_least = 1});
-  fields.field("dropout", o.dropout, "of embeddings, attention and residual branches", {.at_least = 0, .at_most = 0.99});
+  fields.field("dropout", o.dropout, "of embeddings, attention and residual branches",
+               {.at_least = 0, .at_most = 0.99});
   fields.field("eps", o.eps, "added to the variance in LayerNorm", {.above = 0});
   fields.field("tied", o.tied, "the output layer shares the token embedding");
 }
@@ -63,10 +72,12 @@ void describe(Fields& fields, LlamaOptions& o) {
   fields.field("width", o.width, "numbers in a token", {.at_least = 1});
   fields.field("hidden", o.hidden, "hidden width of a block's MLP", {.at_least = 1});
   fields.field("rope_theta", o.rope_theta, "base of the rotary frequencies", {.above = 0});
-  fields.field("rope_factor", o.rope_factor, "Llama-3 scaling of low frequencies; 1: none", {.at_least = 1});
+  fields.field("rope_factor", o.rope_factor, "Llama-3 scaling of low frequencies; 1: none",
+               {.at_least = 1});
   fields.field("rope_low", o.rope_low, "low-frequency factor of the scaling", {.above = 0});
   fields.field("rope_high", o.rope_high, "high-frequency factor of the scaling", {.above = 0});
-  fields.field("rope_original", o.rope_original, "sequence length before the scaling", {.at_least = 1});
+  fields.field("rope_original", o.rope_original, "sequence length before the scaling",
+               {.at_least = 1});
   fields.field("eps", o.eps, "added to the mean square in RMSNorm", {.above = 0});
   fields.field("tied", o.tied, "the output layer shares the token embedding");
 }
@@ -74,23 +85,35 @@ void describe(Fields& fields, LlamaOptions& o) {
 void describe(Fields& fields, ModelOptions& o) {
   fields.choice("name", o.name, {"mlp", "vit", "swinir", "gpt", "llama"}, "which model");
   switch (o.name) {
-    case ModelName::mlp: return describe(fields, o.mlp);
-    case ModelName::vit: return describe(fields, o.vit);
-    case ModelName::swinir: return describe(fields, o.swinir);
-    case ModelName::gpt: return describe(fields, o.gpt);
-    case ModelName::llama: return describe(fields, o.llama);
+    case ModelName::mlp:
+      return describe(fields, o.mlp);
+    case ModelName::vit:
+      return describe(fields, o.vit);
+    case ModelName::swinir:
+      return describe(fields, o.swinir);
+    case ModelName::gpt:
+      return describe(fields, o.gpt);
+    case ModelName::llama:
+      return describe(fields, o.llama);
   }
 }
 
 std::unique_ptr<Model> make_model(const ModelOptions& o, const Build& build) {
   switch (o.name) {
-    case ModelName::mlp: return make_mlp(o.mlp, build);
-    case ModelName::vit: return make_vit(o.vit, build);
-    case ModelName::swinir: return make_swinir(o.swinir, build);
-    case ModelName::gpt: return make_gpt(o.gpt, build);
-    case ModelName::llama: return make_llama(o.llama, build);
+    case ModelName::mlp:
+      return make_mlp(o.mlp, build);
+    case ModelName::vit:
+      return make_vit(o.vit, build);
+    case ModelName::swinir:
+      return make_swinir(o.swinir, build);
+    case ModelName::gpt:
+      return make_gpt(o.gpt, build);
+    case ModelName::llama:
+      return make_llama(o.llama, build);
   }
-  throw InternalError({.what = "a model name outside the list", .why = "ModelName has five values", .fix = "report this"});
+  throw InternalError({.what = "a model name outside the list",
+                       .why = "ModelName has five values",
+                       .fix = "report this"});
 }
 
 }  // namespace braid::nn

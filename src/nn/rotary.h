@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Cosines and sines of rotary positions, made once for a sequence length, device and dtype.
 //
-//   const auto& turn = tables.at(tokens, device, c10::kFloat);   // turn.cos, turn.sin [tokens, head width / 2]
+//   const auto& turn = tables.at(tokens, device, c10::kFloat);   // turn.cos, turn.sin [tokens,
+//   head width / 2]
 #pragma once
 #include <cstdint>
 
@@ -11,8 +12,10 @@
 
 namespace braid::nn {
 
-// Turns a position: theta^(-2i/width) a token for pair i, slowed for long waves by the Llama-3 rule.
-at::Tensor rotary_frequencies(const LlamaOptions& options, at::TensorOptions where);  // [head width / 2]
+// Turns a position: theta^(-2i/width) a token for pair i, slowed for long waves by the Llama-3
+// rule.
+at::Tensor rotary_frequencies(const LlamaOptions& options,
+                              at::TensorOptions where);  // [head width / 2]
 
 class RotaryTables {
  public:

@@ -14,7 +14,8 @@
 namespace braid::nn {
 namespace {
 
-// SwinIR for fields in physical units: takes mean and deviation off, and puts them back on the output.
+// SwinIR for fields in physical units: takes mean and deviation off, and puts them back on the
+// output.
 class Swinir : public Layer {
  public:
   Swinir(Scope scope, const SwinirOptions& options) : Layer(std::move(scope)), options_(options) {
@@ -39,18 +40,22 @@ class Swinir : public Layer {
     tail_ = std::make_unique<SwinTail>(*this, options);
   }
 
-  at::Tensor forward(const at::Tensor& input, const Pass& pass) const {  // [B, C, h, w] -> [B, C, s h, s w]
+  at::Tensor forward(const at::Tensor& input,
+                     const Pass& pass) const {  // [B, C, h, w] -> [B, C, s h, s w]
     const at::Tensor x = (padded_to(input, options_.window).to(mean_.scalar_type()) - mean_) / std_;
     const at::Tensor shallow = conv_first_->forward(x);
     const at::Tensor deep = after_body_->forward(body(shallow, pass)) + shallow;
     const at::Tensor y = tail_->forward(deep, x).to(mean_.scalar_type()) * std_ + mean_;
-    return y.narrow(2, 0, input.size(2) * options_.scale).narrow(3, 0, input.size(3) * options_.scale);
+    return y.narrow(2, 0, input.size(2) * options_.scale)
+        .narrow(3, 0, input.size(3) * options_.scale);
   }
 
   std::vector<LayerRow> layers() const {
     const int64_t w = options_.window;
-    const int64_t rows = (options_.image[0] + w - 1) / w * w, columns = (options_.image[1] + w - 1) / w * w;
-    std::vector<LayerRow> table = {conv_first_->row(rows, columns), norm_first_->row({rows * columns})};
+    const int64_t rows = (options_.image[0] + w - 1) / w * w,
+                  columns = (options_.image[1] + w - 1) / w * w;
+    std::vector<LayerRow> table = {conv_first_->row(rows, columns),
+                                   norm_first_->row({rows * columns})};
     for (const auto& group : groups_) group->rows(table, rows, columns);
     table.push_back(norm_->row({rows * columns}));
     after_body_->rows(table, rows, columns);
@@ -94,23 +99,28 @@ bool scale_fits(Upsampler upsampler, int64_t scale) {
 
 void check_scale(const SwinirOptions& o) {
   if (scale_fits(o.upsampler, o.scale)) return;
-  throw ConfigError({.what = fmt::format("model.scale = {} does not go with model.upsampler", o.scale),
-                     .why = "pixelshuffle enlarges by 3 or a power of 2, pixelshuffledirect by any number, nearest+conv by 2 or "
-                            "4, none by 1",
-                     .fix = "set model.scale or model.upsampler to a pair of that list"});
+  throw ConfigError(
+      {.what = fmt::format("model.scale = {} does not go with model.upsampler", o.scale),
+       .why = "pixelshuffle enlarges by 3 or a power of 2, pixelshuffledirect by any number, "
+              "nearest+conv by 2 or "
+              "4, none by 1",
+       .fix = "set model.scale or model.upsampler to a pair of that list"});
 }
 
 void check_lengths(const SwinirOptions& o) {
   if (o.depths.size() != o.heads.size() || o.depths.empty())
-    throw ConfigError({.what = fmt::format("model.depths has {} numbers, model.heads has {}", o.depths.size(), o.heads.size()),
+    throw ConfigError({.what = fmt::format("model.depths has {} numbers, model.heads has {}",
+                                           o.depths.size(), o.heads.size()),
                        .why = "each residual group has a depth and a number of heads",
                        .fix = "give both lists the same length, e.g. depths=[6,6] heads=[6,6]"});
   const auto channels = static_cast<size_t>(o.channels);
   if (o.mean.size() != channels || o.std.size() != channels)
-    throw ConfigError({.what = fmt::format("model.mean has {} numbers and model.std {}, model.channels = {}", o.mean.size(),
-                                           o.std.size(), o.channels),
-                       .why = "each channel has a mean and a standard deviation",
-                       .fix = fmt::format("give {} numbers each, or 0 and 1 for data that is normalised already", channels)});
+    throw ConfigError(
+        {.what = fmt::format("model.mean has {} numbers and model.std {}, model.channels = {}",
+                             o.mean.size(), o.std.size(), o.channels),
+         .why = "each channel has a mean and a standard deviation",
+         .fix = fmt::format("give {} numbers each, or 0 and 1 for data that is normalised already",
+                            channels)});
 }
 
 void check_swinir(const SwinirOptions& o) {
@@ -118,14 +128,16 @@ void check_swinir(const SwinirOptions& o) {
   check_scale(o);
   check_lengths(o);
   for (int64_t heads : o.heads)
-    check_divides("model.heads", heads, "model.width", o.width, "a head holds a whole number of features");
+    check_divides("model.heads", heads, "model.width", o.width,
+                  "a head holds a whole number of features");
 }
 
 }  // namespace
 
 std::unique_ptr<Model> make_swinir(const SwinirOptions& options, const Build& build) {
   check_swinir(options);
-  return std::make_unique<ModuleModel<Swinir>>("swinir", std::make_shared<Swinir>(Scope{build}, options));
+  return std::make_unique<ModuleModel<Swinir>>("swinir",
+                                               std::make_shared<Swinir>(Scope{build}, options));
 }
 
 }  // namespace braid::nn

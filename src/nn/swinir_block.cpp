@@ -21,7 +21,9 @@ constexpr double swin_eps = 1e-5;
 // Grows linearly over all blocks, from 0 to the given rate at the last one.
 double drop_path_of(const SwinirOptions& options, int64_t block) {
   const int64_t blocks = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
-  return blocks > 1 ? options.drop_path * static_cast<double>(block) / static_cast<double>(blocks - 1) : 0;
+  return blocks > 1
+             ? options.drop_path * static_cast<double>(block) / static_cast<double>(blocks - 1)
+             : 0;
 }
 
 }  // namespace
@@ -34,7 +36,8 @@ SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions
   }
   const auto list = parent.child<Layer>(name);  // numbers leave room for the activations between
   convs_ = {list->child<Conv2d>("0", width, narrow),
-            list->child<Conv2d>("2", narrow, narrow, Conv2dOptions{.kernel = 1, .stride = 1, .padding = 0}),
+            list->child<Conv2d>("2", narrow, narrow,
+                                Conv2dOptions{.kernel = 1, .stride = 1, .padding = 0}),
             list->child<Conv2d>("4", narrow, width)};
 }
 
@@ -50,7 +53,8 @@ void SwinConvs::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns
   for (const auto& conv : convs_) table.push_back(conv->row(rows, columns));
 }
 
-WindowAttention::WindowAttention(Scope scope, const SwinirOptions& options, int64_t heads, SwinTables tables)
+WindowAttention::WindowAttention(Scope scope, const SwinirOptions& options, int64_t heads,
+                                 SwinTables tables)
     : Layer(std::move(scope)),
       width_(options.width),
       window_(options.window),
@@ -67,14 +71,17 @@ at::Tensor WindowAttention::bias() const {
   return rows.view({tokens, tokens, heads_}).permute({2, 0, 1});
 }
 
-at::Tensor WindowAttention::forward(const at::Tensor& windows, at::IntArrayRef grid, bool masked) const {
+at::Tensor WindowAttention::forward(const at::Tensor& windows, at::IntArrayRef grid,
+                                    bool masked) const {
   const int64_t count = windows.size(0), tokens = windows.size(1), head = width_ / heads_;
   const at::Tensor qkv =
       qkv_->forward(windows).view({count, tokens, 3, heads_, head}).permute({2, 0, 3, 1, 4});
   const at::Tensor q = qkv[0] * (1 / std::sqrt(static_cast<double>(head)));
   at::Tensor scores = at::matmul(q, qkv[1].transpose(-2, -1));  // [windows, heads, tokens, tokens]
   scores.add_(bias());
-  if (masked) add_shift_masks(scores.view({grid[0], grid[1], grid[2], heads_, tokens, tokens}), tables_.masks);
+  if (masked)
+    add_shift_masks(scores.view({grid[0], grid[1], grid[2], heads_, tokens, tokens}),
+                    tables_.masks);
   const at::Tensor y = at::matmul(at::softmax(scores, -1), qkv[2]);
   return proj_->forward(y.transpose(1, 2).reshape({count, tokens, width_}));
 }
@@ -82,12 +89,15 @@ at::Tensor WindowAttention::forward(const at::Tensor& windows, at::IntArrayRef g
 void WindowAttention::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {
   const int64_t pixels = rows * columns, tokens = window_ * window_;
   table.push_back(qkv_->row({pixels}));
-  table.push_back(row(fmt::format("Window attention {} heads x {}, {}x{}", heads_, width_ / heads_, window_, window_),
-                      {pixels, width_}, 4.0 * static_cast<double>(pixels * tokens) * static_cast<double>(width_)));
+  table.push_back(row(fmt::format("Window attention {} heads x {}, {}x{}", heads_, width_ / heads_,
+                                  window_, window_),
+                      {pixels, width_},
+                      4.0 * static_cast<double>(pixels * tokens) * static_cast<double>(width_)));
   table.push_back(proj_->row({pixels}));
 }
 
-SwinBlock::SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan plan, const SwinTables& tables)
+SwinBlock::SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan plan,
+                     const SwinTables& tables)
     : Layer(std::move(scope)),
       window_(options.window),
       shift_(plan.shifted ? options.window / 2 : 0),
@@ -120,11 +130,13 @@ void SwinBlock::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns
   mlp_->rows(table, {rows * columns});
 }
 
-SwinGroup::SwinGroup(Scope scope, const SwinirOptions& options, SwinGroupPlan plan, const SwinTables& tables)
+SwinGroup::SwinGroup(Scope scope, const SwinirOptions& options, SwinGroupPlan plan,
+                     const SwinTables& tables)
     : Layer(std::move(scope)) {
   const auto list = child<Layer>("residual_group")->child<Layer>("blocks");
   for (int64_t i = 0; i < plan.depth; ++i) {
-    const SwinBlockPlan block = {plan.heads, i % 2 == 1, drop_path_of(options, plan.first_block + i)};
+    const SwinBlockPlan block = {plan.heads, i % 2 == 1,
+                                 drop_path_of(options, plan.first_block + i)};
     blocks_.push_back(list->child<SwinBlock>(std::to_string(i), options, block, tables));
   }
   conv_ = std::make_unique<SwinConvs>(*this, "conv", options);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The body of SwinIR: Swin blocks and the residual groups of them.
 //
-//   auto group = layers->child<SwinGroup>("0", options, SwinGroupPlan{.depth = 6, .heads = 6, .first_block = 0}, tables);
-//   tokens = group->forward(tokens, pass);   // [B, H, W, width]
+//   auto group = layers->child<SwinGroup>("0", options, SwinGroupPlan{.depth = 6, .heads = 6,
+//   .first_block = 0}, tables); tokens = group->forward(tokens, pass);   // [B, H, W, width]
 #pragma once
 #include <memory>
 #include <vector>
@@ -32,7 +32,8 @@ class SwinConvs {
 class WindowAttention : public Layer {
  public:
   WindowAttention(Scope scope, const SwinirOptions& options, int64_t heads, SwinTables tables);
-  // windows [B rows columns, w w, width]; `grid` = {B, rows, columns} of windows; masked: of a rolled image.
+  // windows [B rows columns, w w, width]; `grid` = {B, rows, columns} of windows; masked: of a
+  // rolled image.
   at::Tensor forward(const at::Tensor& windows, at::IntArrayRef grid, bool masked) const;
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 
@@ -52,7 +53,8 @@ struct SwinBlockPlan {
 
 class SwinBlock : public Layer {
  public:
-  SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan plan, const SwinTables& tables);
+  SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan plan,
+            const SwinTables& tables);
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;  // [B, H, W, width]
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 
@@ -68,12 +70,14 @@ class SwinBlock : public Layer {
 struct SwinGroupPlan {
   int64_t depth = 1;
   int64_t heads = 1;
-  int64_t first_block = 0;  // number of its first block in the whole body, which sets the drop-path rates
+  int64_t first_block =
+      0;  // number of its first block in the whole body, which sets the drop-path rates
 };
 
 class SwinGroup : public Layer {
  public:
-  SwinGroup(Scope scope, const SwinirOptions& options, SwinGroupPlan plan, const SwinTables& tables);
+  SwinGroup(Scope scope, const SwinirOptions& options, SwinGroupPlan plan,
+            const SwinTables& tables);
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;  // [B, H, W, width]
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 

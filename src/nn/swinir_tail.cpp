@@ -29,7 +29,8 @@ SwinTail::SwinTail(Layer& model, const SwinirOptions& options) {
     case Upsampler::pixelshuffledirect: {
       const int64_t out = options.channels * options.scale * options.scale;
       const auto list = model.child<Layer>("upsample");
-      steps_ = {{.conv = list->child<Conv2d>("0", options.width, out), .shuffle_after = options.scale}};
+      steps_ = {
+          {.conv = list->child<Conv2d>("0", options.width, out), .shuffle_after = options.scale}};
       break;
     }
     case Upsampler::nearest_conv:
@@ -44,11 +45,13 @@ SwinTail::SwinTail(Layer& model, const SwinirOptions& options) {
 void SwinTail::pixel_shuffle(Layer& model, const SwinirOptions& options) {
   const int64_t features = options.features;
   const auto before = model.child<Layer>("conv_before_upsample");
-  steps_ = {{.conv = before->child<Conv2d>("0", options.width, features), .slope_after = torch_slope}};
+  steps_ = {
+      {.conv = before->child<Conv2d>("0", options.width, features), .slope_after = torch_slope}};
   const auto list = model.child<Layer>("upsample");
   int64_t number = 0;
   for (int64_t factor : shuffle_factors(options.scale)) {
-    const auto conv = list->child<Conv2d>(std::to_string(number), features, features * factor * factor);
+    const auto conv =
+        list->child<Conv2d>(std::to_string(number), features, features * factor * factor);
     steps_.push_back({.conv = conv, .shuffle_after = factor});
     number += 2;  // the shuffle stands between
   }
@@ -58,12 +61,14 @@ void SwinTail::pixel_shuffle(Layer& model, const SwinirOptions& options) {
 void SwinTail::nearest(Layer& model, const SwinirOptions& options) {
   const int64_t features = options.features;
   const auto before = model.child<Layer>("conv_before_upsample");
-  steps_ = {{.conv = before->child<Conv2d>("0", options.width, features), .slope_after = torch_slope}};
+  steps_ = {
+      {.conv = before->child<Conv2d>("0", options.width, features), .slope_after = torch_slope}};
   for (int64_t i = 1; i <= (options.scale == 4 ? 2 : 1); ++i) {
     const auto conv = model.child<Conv2d>("conv_up" + std::to_string(i), features, features);
     steps_.push_back({.conv = conv, .enlarge_before = 2, .slope_after = up_slope});
   }
-  steps_.push_back({.conv = model.child<Conv2d>("conv_hr", features, features), .slope_after = up_slope});
+  steps_.push_back(
+      {.conv = model.child<Conv2d>("conv_hr", features, features), .slope_after = up_slope});
   steps_.push_back({.conv = model.child<Conv2d>("conv_last", features, options.channels)});
 }
 
@@ -71,7 +76,8 @@ at::Tensor SwinTail::forward(const at::Tensor& features, const at::Tensor& input
   at::Tensor x = features;
   for (const Step& step : steps_) {
     if (step.enlarge_before > 1)
-      x = at::upsample_nearest2d(x, {x.size(2) * step.enlarge_before, x.size(3) * step.enlarge_before});
+      x = at::upsample_nearest2d(
+          x, {x.size(2) * step.enlarge_before, x.size(3) * step.enlarge_before});
     x = step.conv->forward(x);
     if (step.slope_after < 1) x = at::leaky_relu(x, step.slope_after);
     if (step.shuffle_after > 1) x = at::pixel_shuffle(x, step.shuffle_after);

@@ -26,8 +26,9 @@ class VitAttention : public Layer {
         width_(options.width) {}
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {  // [B, N, width]
-    const at::Tensor y = kernels::attention(by_head(q_->forward(x)), by_head(k_->forward(x)),
-                                            by_head(v_->forward(x)), {.drop = weights_drop_.at(pass)});
+    const at::Tensor y =
+        kernels::attention(by_head(q_->forward(x)), by_head(k_->forward(x)),
+                           by_head(v_->forward(x)), {.drop = weights_drop_.at(pass)});
     return proj_drop_(proj_->forward(y.transpose(1, 2).flatten(2)), pass);
   }
 
@@ -56,13 +57,15 @@ class VitBlock : public Layer {
         norm1_(child<LayerNorm>("norm1", options.width, options.eps)),
         norm2_(child<LayerNorm>("norm2", options.width, options.eps)),
         attn_(child<VitAttention>("attn", options)),
-        mlp_(child<MlpBlock>("mlp", options.width,
-                             MlpBlockOptions{.hidden = std::llround(options.width * options.mlp_ratio),
-                                             .dropout = options.dropout})),
+        mlp_(child<MlpBlock>(
+            "mlp", options.width,
+            MlpBlockOptions{.hidden = std::llround(options.width * options.mlp_ratio),
+                            .dropout = options.dropout})),
         path1_(this->scope(), "drop_path1", drop_path),
         path2_(this->scope(), "drop_path2", drop_path) {}
 
-  // Branches come in the compute dtype; the sum keeps that of the parameters, so that depth does not eat small changes.
+  // Branches come in the compute dtype; the sum keeps that of the parameters, so that depth does
+  // not eat small changes.
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const {  // [B, N, width]
     const at::Tensor x = input + path1_(attn_->forward(norm1_->forward(input), pass), pass);
     return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
@@ -100,11 +103,13 @@ class Vit : public Layer {
       blocks_.push_back(list->child<VitBlock>(std::to_string(i), options, options.dropout * share));
     }
     norm_ = child<LayerNorm>("norm", options.width, options.eps);
-    head_ = child<Linear>("head", options.width, options.channels_out * options.patch * options.patch,
-                          LinearOptions{.bias = false});
+    head_ =
+        child<Linear>("head", options.width, options.channels_out * options.patch * options.patch,
+                      LinearOptions{.bias = false});
   }
 
-  at::Tensor forward(const at::Tensor& input, const Pass& pass) const {  // [B, C, H, W] -> [B, C', H, W]
+  at::Tensor forward(const at::Tensor& input,
+                     const Pass& pass) const {  // [B, C, H, W] -> [B, C', H, W]
     at::Tensor x = patch_embed_->forward(input).flatten(2).transpose(1, 2);  // [B, N, width]
     x = pos_drop_(x + pos_embed_, pass);
     for (const auto& block : blocks_) x = block->forward(x, pass);
@@ -144,8 +149,10 @@ class Vit : public Layer {
 void check_vit(const VitOptions& o) {
   check_image(o.image);
   for (int64_t side : o.image)
-    check_divides("model.patch", o.patch, "a side of model.image", side, "an image is cut into whole patches");
-  check_divides("model.heads", o.heads, "model.width", o.width, "a head holds a whole number of features");
+    check_divides("model.patch", o.patch, "a side of model.image", side,
+                  "an image is cut into whole patches");
+  check_divides("model.heads", o.heads, "model.width", o.width,
+                "a head holds a whole number of features");
 }
 
 }  // namespace

@@ -57,16 +57,19 @@ at::Tensor relative_index(int64_t window) {
 }
 
 at::Tensor shift_masks(int64_t window) {
-  const int64_t seam = window - window / 2;  // rows from here on came from the other side of the image
+  const int64_t seam =
+      window - window / 2;  // rows from here on came from the other side of the image
   const at::Tensor token = counted(window * window);
-  const at::Tensor below = differences(at::floor_divide(token, window).ge(seam).to(c10::kLong)).ne(0);
+  const at::Tensor below =
+      differences(at::floor_divide(token, window).ge(seam).to(c10::kLong)).ne(0);
   const at::Tensor right = differences(token.remainder(window).ge(seam).to(c10::kLong)).ne(0);
   const at::Tensor inside = at::zeros_like(below);
   return at::stack({inside, right, below, below.logical_or(right)}).to(c10::kDouble).mul_(-100);
 }
 
 void add_shift_masks(const at::Tensor& scores, const at::Tensor& masks) {
-  // A constant changes no gradient, so the sum stays out of the graph: no copy of the scores, no nodes for the slices.
+  // A constant changes no gradient, so the sum stays out of the graph: no copy of the scores, no
+  // nodes for the slices.
   at::NoGradGuard no_graph;
   const at::Tensor all = scores.detach();
   const int64_t rows = scores.size(1), columns = scores.size(2);

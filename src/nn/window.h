@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Square windows of images in which Swin blocks attend, and what edges of shifted windows may not see.
+// Square windows of images in which Swin blocks attend, and what edges of shifted windows may not
+// see.
 //
 //   at::Tensor windows = to_windows(x, 8);            // [B, H, W, C] -> [B H/8 W/8, 64, C]
 //   at::Tensor image = from_windows(windows, x.sizes(), 8);
@@ -16,14 +17,17 @@ at::Tensor from_windows(const at::Tensor& windows, at::IntArrayRef image, int64_
 // [w w, w w] int64: entry (i, j) is the row of the bias table for tokens i and j of a window.
 at::Tensor relative_index(int64_t window);
 
-// [4, w w, w w] of 0 and -100, for windows of an image rolled by window / 2: inside, right edge, bottom edge, corner. At an edge a
-// window holds pixels of opposite sides of the image, which must not see each other.
+// [4, w w, w w] of 0 and -100, for windows of an image rolled by window / 2: inside, right edge,
+// bottom edge, corner. At an edge a window holds pixels of opposite sides of the image, which must
+// not see each other.
 at::Tensor shift_masks(int64_t window);
 
-// Adds the masks to the scores of edge windows, in place; scores [B, rows, columns, heads, w w, w w] of windows.
+// Adds the masks to the scores of edge windows, in place; scores [B, rows, columns, heads, w w, w
+// w] of windows.
 void add_shift_masks(const at::Tensor& scores, const at::Tensor& masks);
 
-// Reflects the image at its bottom and right edge until both sides are multiples of `window`; [B, C, H, W] of any size.
+// Reflects the image at its bottom and right edge until both sides are multiples of `window`; [B,
+// C, H, W] of any size.
 at::Tensor padded_to(const at::Tensor& image, int64_t window);
 
 }  // namespace braid::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file that only grows. Each write reaches the system before it returns, so that a crash loses no record, and a full
-// disk is noticed at the record that did not fit.
+// A file that only grows. Each write reaches the system before it returns, so that a crash loses no
+// record, and a full disk is noticed at the record that did not fit.
 #pragma once
 #include <filesystem>
 #include <string_view>

@@ -23,7 +23,8 @@ class Canvas {
   int64_t height() const { return height_; }
   void set(int64_t x, int64_t y, Colour colour);  // outside: nothing
   void frame(Box box, Colour colour);             // one pixel wide, around the box
-  // Letters of 5 x 7 dots, each `scale` pixels; (x, y) is the top left corner. Bytes that are not ASCII show as '?'.
+  // Letters of 5 x 7 dots, each `scale` pixels; (x, y) is the top left corner. Bytes that are not
+  // ASCII show as '?'.
   void text(int64_t x, int64_t y, std::string_view words, int64_t scale, Colour colour);
   std::string png() const;
 

@@ -65,7 +65,8 @@ class ConsoleSink final : public Sink {
     pace_ = {};
   }
 
-  // The sentences of the NERSC tutorial, which counts epochs from 1: scripts pick the numbers out of them.
+  // The sentences of the NERSC tutorial, which counts epochs from 1: scripts pick the numbers out
+  // of them.
   void epoch(const EpochRecord& record) override {
     say(fmt::format("Time taken for epoch {} is {:f} sec, avg {:f} samples/sec", record.epoch + 1,
                     record.seconds, record.samples_per_second));
@@ -118,8 +119,8 @@ class ConsoleSink final : public Sink {
   std::string step_text(const StepRecord& record) const {
     std::string text = fmt::format("step {}", record.step);
     if (info_.total_steps > 0) text += fmt::format("/{}", info_.total_steps);
-    text += fmt::format(", epoch {}, loss {:.6f}, lr {:.4g}", record.epoch + 1, record.loss,
-                        record.lr);
+    text +=
+        fmt::format(", epoch {}, loss {:.6f}, lr {:.4g}", record.epoch + 1, record.loss, record.lr);
     for (const std::string& word : pace_words(record.step)) text += ", " + word;
     text += ", memory " + to_text(Bytes{record.memory});
     if (record.grad_norm) text += fmt::format(", grad norm {:.4g}", *record.grad_norm);

@@ -18,6 +18,34 @@ Curve thinned(const Curve& curve) {
   return thin;
 }
 
+struct FadingMean {
+  double keep = 0, sum = 0, weight = 0;
+  void add(double value) {  // one that is not finite only makes the others older
+    sum = keep * sum + (std::isfinite(value) ? value : 0);
+    weight = keep * weight + (std::isfinite(value) ? 1 : 0);
+  }
+};
+
+// Exponential weights to both sides: a mean of the past alone would run behind a falling loss.
+std::vector<double> smoothed(const std::vector<double>& values) {
+  const size_t count = values.size();
+  const double keep = 1 - 1 / std::max(1.0, static_cast<double>(count) / 200);
+  std::vector<FadingMean> past(count);
+  FadingMean mean{keep};
+  for (size_t i = 0; i < count; ++i) {
+    // Without the value itself, which the other side counts.
+    past[i] = {keep, keep * mean.sum, keep * mean.weight};
+    mean.add(values[i]);
+  }
+  std::vector<double> means(count);
+  mean = {keep};
+  for (size_t i = count; i-- > 0;) {
+    mean.add(values[i]);
+    means[i] = (past[i].sum + mean.sum) / (past[i].weight + mean.weight);
+  }
+  return means;
+}
+
 }  // namespace
 
 void Curve::add(int64_t at_step, double at_seconds, double a_value) {
@@ -38,13 +66,14 @@ Curves::Curves(const RunLog& log) : log_(log) {
 void Curves::walk(size_t stretches, const std::function<void(size_t, size_t)>& take) const {
   const size_t count = log_.steps.size();
   stretches = std::min(stretches, count);
-  for (size_t i = 0; i < stretches; ++i)
-    take(i * count / stretches, (i + 1) * count / stretches);
+  for (size_t i = 0; i < stretches; ++i) take(i * count / stretches, (i + 1) * count / stretches);
 }
 
 Curve Curves::extremes(const Value& value) const {
   Curve curve;
-  const auto add = [&](size_t i) { curve.add(log_.steps[i].step, seconds_[i], value(log_.steps[i])); };
+  const auto add = [&](size_t i) {
+    curve.add(log_.steps[i].step, seconds_[i], value(log_.steps[i]));
+  };
   if (log_.steps.size() <= most_points) {
     for (size_t i = 0; i < log_.steps.size(); ++i) add(i);
     return curve;
@@ -62,16 +91,9 @@ Curve Curves::extremes(const Value& value) const {
 }
 
 Curve Curves::smooth(const Value& value) const {
-  const double keep = 1 - 1 / std::max(1.0, static_cast<double>(log_.steps.size()) / 50);
-  std::vector<double> means;
-  double sum = 0, weight = 0;
-  for (const StepRecord& step : log_.steps) {
-    if (const double x = value(step); std::isfinite(x)) {
-      sum = keep * sum + x;
-      weight = keep * weight + 1;
-    }
-    means.push_back(sum / weight);  // NaN before the first finite value
-  }
+  std::vector<double> values;
+  for (const StepRecord& step : log_.steps) values.push_back(value(step));
+  const std::vector<double> means = smoothed(values);
   Curve curve;
   walk(most_points, [&](size_t, size_t end) {
     curve.add(log_.steps[end - 1].step, seconds_[end - 1], means[end - 1]);

@@ -27,11 +27,13 @@ class Curves {
   explicit Curves(const RunLog& log);
 
   Curve extremes(const Value& value) const;  // keeps the peaks: least and greatest of each stretch
-  Curve smooth(const Value& value) const;    // exponential mean over about a fiftieth of the run
+  Curve smooth(const Value& value) const;    // exponential mean over about a hundredth of the run
   Curve last(const Value& value) const;      // of each stretch
-  // Sum over sum of each stretch, e.g. samples over seconds; stretches are longer, since single steps jump.
+  // Sum over sum of each stretch, e.g. samples over seconds; stretches are longer, since single
+  // steps jump.
   Curve ratio(const Value& above, const Value& below) const;
-  Curve valid(const std::string& metric) const;  // "loss" or the name of a metric, at each validation
+  Curve valid(
+      const std::string& metric) const;  // "loss" or the name of a metric, at each validation
 
  private:
   void walk(size_t stretches, const std::function<void(size_t, size_t)>& take) const;

@@ -107,9 +107,8 @@ PageJson events_json(const RunLog& log) {
   PageJson json = PageJson::array();
   const size_t first = log.events.size() > most_events ? log.events.size() - most_events : 0;
   for (size_t i = first; i < log.events.size(); ++i)
-    json.push_back({{"step", log.events[i].step},
-                    {"kind", log.events[i].kind},
-                    {"text", log.events[i].text}});
+    json.push_back(
+        {{"step", log.events[i].step}, {"kind", log.events[i].kind}, {"text", log.events[i].text}});
   return json;
 }
 
@@ -184,11 +183,16 @@ void make_labels_unique(PageJson& runs) {
 std::string html_escaped(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
-    if (c == '&') escaped += "&amp;";
-    else if (c == '<') escaped += "&lt;";
-    else if (c == '>') escaped += "&gt;";
-    else if (c == '"') escaped += "&quot;";
-    else escaped += c;
+    if (c == '&')
+      escaped += "&amp;";
+    else if (c == '<')
+      escaped += "&lt;";
+    else if (c == '>')
+      escaped += "&gt;";
+    else if (c == '"')
+      escaped += "&quot;";
+    else
+      escaped += c;
   }
   return escaped;
 }
@@ -197,10 +201,14 @@ std::string html_escaped(std::string_view text) {
 std::string script_escaped(const PageJson& json) {
   std::string escaped;
   for (const char c : json.dump(-1, ' ', false, PageJson::error_handler_t::replace)) {
-    if (c == '<') escaped += "\\u003c";
-    else if (c == '>') escaped += "\\u003e";
-    else if (c == '&') escaped += "\\u0026";
-    else escaped += c;
+    if (c == '<')
+      escaped += "\\u003c";
+    else if (c == '>')
+      escaped += "\\u003e";
+    else if (c == '&')
+      escaped += "\\u0026";
+    else
+      escaped += c;
   }
   return escaped;
 }

@@ -19,7 +19,8 @@ class HtmlSink final : public Sink {
   void picture(const PictureRecord& record) override {
     write_atomic(dir_ / "picture.png", png_of(record));
   }
-  // The page is drawn from the whole log, which takes longer as the run goes on: it may cost a hundredth of the time.
+  // The page is drawn from the whole log, which takes longer as the run goes on: it may cost a
+  // hundredth of the time.
   void valid(const ValidRecord&) override {
     if (HtmlClock::now() - written_ >= 100 * cost_) write();
   }

@@ -13,8 +13,8 @@ class JsonlSink final : public Sink {
  public:
   explicit JsonlSink(const std::string& dir) : path_(std::filesystem::path(dir) / "log.jsonl") {}
 
-  // A new run begins a new log. A resumed one goes on in the old log, from which the steps that it will do again are
-  // taken out first: every step occurs once.
+  // A new run begins a new log. A resumed one goes on in the old log, from which the steps that it
+  // will do again are taken out first: every step occurs once.
   void start(const RunInfo& info) override {
     make_dirs(path_.parent_path());
     const bool resumed = info.first_step > 0 && std::filesystem::exists(path_);

@@ -32,9 +32,7 @@ std::vector<std::string> Pace::words(double peak_flops) const {
   return words;
 }
 
-void Forecast::add_step(double seconds) {
-  (steps_++ == 0 ? first_ : others_) += seconds;
-}
+void Forecast::add_step(double seconds) { (steps_++ == 0 ? first_ : others_) += seconds; }
 
 double Forecast::seconds_left(int64_t steps) const {
   if (steps_ == 0) return 0;

@@ -22,8 +22,8 @@ class Pace {
   double samples_ = 0, tokens_ = 0, seconds_ = 0, data_wait_ = 0, tera_flop_ = 0;
 };
 
-// Time to the end from the mean of the steps and evaluations of this process. The first step is left out once there are
-// others: it warms up.
+// Time to the end from the mean of the steps and evaluations of this process. The first step is
+// left out once there are others: it warms up.
 class Forecast {
  public:
   void add_step(double seconds);

@@ -17,7 +17,8 @@ constexpr Colour white = {255, 255, 255};
 constexpr Colour ink = {32, 36, 44};
 constexpr Colour no_value = {150, 150, 150};  // NaN and infinity
 constexpr int64_t margin = 24;
-constexpr int64_t legend_height = 64;  // colour bar with numbers
+constexpr int64_t titles_height = 84;  // the tag, and the titles of the panels below it
+constexpr int64_t legend_height = 62;  // colour bar with numbers, and the air above it
 
 struct Scale {
   double low = 0, high = 1;
@@ -43,15 +44,16 @@ void check_picture(const PictureRecord& picture) {
                          .fix = "give every panel that many values"});
   };
   if (picture.panels.empty() || size <= 0)
-    complain(fmt::format("{} panels of {} x {}", picture.panels.size(), picture.rows,
-                         picture.columns));
+    complain(
+        fmt::format("{} panels of {} x {}", picture.panels.size(), picture.rows, picture.columns));
   for (const auto& [title, values] : picture.panels)
     if (static_cast<int64_t>(values.size()) != size)
       complain(fmt::format("panel \"{}\" has {} values, not {} x {}", title, values.size(),
                            picture.rows, picture.columns));
 }
 
-// The mean of the values under a pixel when the field is finer than the picture; else the one value there.
+// The mean of the values under a pixel when the field is finer than the picture; else the one value
+// there.
 double value_under(const std::vector<float>& values, int64_t columns, Box cells) {
   double sum = 0;
   for (int64_t y = cells.y; y < cells.y + cells.height; ++y)
@@ -68,8 +70,8 @@ void draw_field(Canvas& canvas, Box box, const PictureRecord& picture,
     for (int64_t x = 0; x < box.width; ++x) {
       const int64_t column = x * picture.columns / box.width;
       const int64_t column_end = std::max(column + 1, (x + 1) * picture.columns / box.width);
-      const double value = value_under(values, picture.columns,
-                                       {column, row, column_end - column, row_end - row});
+      const double value =
+          value_under(values, picture.columns, {column, row, column_end - column, row_end - row});
       canvas.set(box.x + x, box.y + y, std::isfinite(value) ? turbo(scale.share(value)) : no_value);
     }
   }
@@ -88,17 +90,21 @@ int64_t title_scale(const std::string& title, int64_t width) {
   return scale;
 }
 
-void draw_legend(Canvas& canvas, Scale scale) {
-  const Box bar = {canvas.width() / 4, canvas.height() - legend_height + 8, canvas.width() / 2, 16};
+std::string tick_text(double value, double span) {
+  return std::abs(value) < 1e-3 * span ? "0" : fmt::format("{:.3g}", value);
+}
+
+void draw_legend(Canvas& canvas, int64_t top, Scale scale) {
+  const Box bar = {canvas.width() / 4, top, canvas.width() / 2, 16};
   for (int64_t x = 0; x < bar.width; ++x)
     for (int64_t y = 0; y < bar.height; ++y)
       canvas.set(bar.x + x, bar.y + y,
                  turbo(static_cast<double>(x) / static_cast<double>(bar.width - 1)));
   canvas.frame(bar, ink);
+  const double span = scale.high - scale.low;
   for (const double share : {0.0, 0.5, 1.0})
     draw_centred(canvas, bar.x + std::llround(share * static_cast<double>(bar.width)),
-                 bar.y + bar.height + 8,
-                 fmt::format("{:.4g}", scale.low + share * (scale.high - scale.low)), 2);
+                 bar.y + bar.height + 8, tick_text(scale.low + share * span, span), 2);
 }
 
 }  // namespace
@@ -107,23 +113,24 @@ std::string png_of(const PictureRecord& picture, int64_t width, int64_t height) 
   check_picture(picture);
   const Scale scale = common_scale(picture);
   Canvas canvas(width, height, white);
-  draw_centred(canvas, width / 2, margin, picture.tag, title_scale(picture.tag, width));
 
   const auto count = static_cast<int64_t>(picture.panels.size());
-  const int64_t top = margin + 2 * text_height(3) + 24;  // below the two lines of titles
   const int64_t room = (width - margin * (count + 1)) / count;
-  const int64_t room_high = height - top - legend_height - margin;
+  const int64_t room_high = height - 2 * margin - titles_height - legend_height;
   const int64_t wide =
       std::max<int64_t>(1, std::min(room, room_high * picture.columns / picture.rows));
   const int64_t high = std::max<int64_t>(1, wide * picture.rows / picture.columns);
+  const int64_t top = margin + std::max<int64_t>(0, (room_high - high) / 2);
+
+  draw_centred(canvas, width / 2, top, picture.tag, title_scale(picture.tag, width));
   for (int64_t i = 0; i < count; ++i) {
     const auto& [title, values] = picture.panels[static_cast<size_t>(i)];
     const int64_t middle = margin + room / 2 + i * (room + margin);
-    const Box box = {middle - wide / 2, top + (room_high - high) / 2, wide, high};
+    const Box box = {middle - wide / 2, top + titles_height, wide, high};
     draw_field(canvas, box, picture, values, scale);
     draw_centred(canvas, middle, box.y - text_height(3) - 10, title, title_scale(title, room));
   }
-  draw_legend(canvas, scale);
+  draw_legend(canvas, top + titles_height + high + margin, scale);
   return canvas.png();
 }
 

@@ -31,9 +31,9 @@ int columns_now(const Terminal& terminal) {
 }  // namespace
 
 std::string progress_line(const Progress& progress, int columns) {
-  const double share = progress.total > 0 ? static_cast<double>(progress.done) /
-                                                static_cast<double>(progress.total)
-                                          : 0;
+  const double share =
+      progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total)
+                         : 0;
   std::string tail = progress.total > 0 ? fmt::format(" {}/{}", progress.done, progress.total)
                                         : fmt::format("step {}", progress.done);
   const int cells = progress.total > 0 ? std::clamp(columns / 5, 6, 30) : 0;
@@ -47,12 +47,12 @@ std::string progress_line(const Progress& progress, int columns) {
 }
 
 bool ProgressBar::due() const {
-  return terminal_.is_tty &&
-         (!shown_ || std::chrono::steady_clock::now() - last_ >= redraw_pause);
+  return terminal_.is_tty && (!shown_ || std::chrono::steady_clock::now() - last_ >= redraw_pause);
 }
 
 void ProgressBar::draw(const Progress& progress) {
-  // The cursor goes back to the first column, so that a line printed by others lands on the bar, not behind it.
+  // The cursor goes back to the first column, so that a line printed by others lands on the bar,
+  // not behind it.
   put("\r\x1b[K" + progress_line(progress, columns_now(terminal_)) + "\r");
   shown_ = true;
   last_ = std::chrono::steady_clock::now();

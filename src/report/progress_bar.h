@@ -16,8 +16,9 @@ namespace braid::report {
 
 struct Progress {
   int64_t done = 0;
-  int64_t total = 0;               // 0: not known, and no bar is drawn
-  std::vector<std::string> words;  // the most important first: the last are left out where the line is too short
+  int64_t total = 0;  // 0: not known, and no bar is drawn
+  std::vector<std::string>
+      words;  // the most important first: the last are left out where the line is too short
 };
 
 std::string progress_line(const Progress& progress, int columns);

@@ -112,7 +112,8 @@ std::ifstream open_log(const std::filesystem::path& file) {
   return stream;
 }
 
-// False at the end, and at a last line without '\n': that one is still being written, or never was to its end.
+// False at the end, and at a last line without '\n': that one is still being written, or never was
+// to its end.
 bool next_line(std::ifstream& stream, std::string& line) {
   return std::getline(stream, line) && !stream.eof();
 }

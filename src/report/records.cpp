@@ -41,12 +41,11 @@ std::string to_line(const RunInfo& info) {
 }
 
 std::string to_line(const StepRecord& record) {
-  Json json = {{"type", "step"},           {"step", record.step},
-               {"epoch", record.epoch},    {"loss", record.loss},
-               {"lr", record.lr},          {"samples", record.samples},
-               {"tokens", record.tokens},  {"seconds", record.seconds},
-               {"data_wait", record.data_wait}, {"memory", record.memory},
-               {"tflops", record.tflops}};
+  Json json = {
+      {"type", "step"},          {"step", record.step},       {"epoch", record.epoch},
+      {"loss", record.loss},     {"lr", record.lr},           {"samples", record.samples},
+      {"tokens", record.tokens}, {"seconds", record.seconds}, {"data_wait", record.data_wait},
+      {"memory", record.memory}, {"tflops", record.tflops}};
   if (record.grad_norm) json["grad_norm"] = *record.grad_norm;
   if (record.loss_scale) json["loss_scale"] = *record.loss_scale;
   if (record.skipped) json["skipped"] = true;

@@ -27,11 +27,12 @@ struct RunLog {
   std::vector<EndRecord> ends;
 };
 
-// Throws DataError if the file is missing, holds no run, or has a broken line; a last line without its end (the run was
-// killed while writing it, or writes it now) is passed over.
+// Throws DataError if the file is missing, holds no run, or has a broken line; a last line without
+// its end (the run was killed while writing it, or writes it now) is passed over.
 RunLog read_log(const std::filesystem::path& file);
 
-// The lines of a log up to and including `step`, without unreadable ones: what a run that goes on from there keeps.
+// The lines of a log up to and including `step`, without unreadable ones: what a run that goes on
+// from there keeps.
 std::string lines_until(const std::filesystem::path& file, int64_t step);
 
 }  // namespace braid::report

@@ -19,11 +19,10 @@ void check_sinks(const std::vector<std::string>& to) {
   for (const std::string& name : to) {
     if (std::ranges::count(sink_names(), name) > 0) continue;
     const std::string guess = nearest(name, sink_names());
-    throw ConfigError(
-        {.what = fmt::format("report.to holds \"{}\"", name),
-         .why = fmt::format("records go to {}", fmt::join(sink_names(), ", ")),
-         .fix = guess.empty() ? "take it out of report.to"
-                              : fmt::format("write {} in place of {}", guess, name)});
+    throw ConfigError({.what = fmt::format("report.to holds \"{}\"", name),
+                       .why = fmt::format("records go to {}", fmt::join(sink_names(), ", ")),
+                       .fix = guess.empty() ? "take it out of report.to"
+                                            : fmt::format("write {} in place of {}", guess, name)});
   }
   const auto has = [&](const char* name) { return std::ranges::count(to, name) > 0; };
   if (has("html") && !has("jsonl"))
@@ -72,8 +71,8 @@ Sinks open_sinks(const ReportOptions& options, const std::string& dir, Log& log,
   check_sinks(options.to);
   const auto wanted = [&](const char* name) { return std::ranges::count(options.to, name) > 0; };
   Sinks sinks;
-  // In this order, whatever the order of the list: the page is drawn from the lines of jsonl, and the console comes
-  // last, so that what it says is kept already.
+  // In this order, whatever the order of the list: the page is drawn from the lines of jsonl, and
+  // the console comes last, so that what it says is kept already.
   if (wanted("jsonl")) sinks.add(jsonl_sink(dir));
   if (wanted("tensorboard")) sinks.add(tensorboard_sink(dir, options.every));
   if (wanted("html")) sinks.add(html_sink(dir));

@@ -10,7 +10,8 @@
 namespace braid::report {
 namespace {
 
-// The one that a reader looks at first: that of the NERSC tutorial, else the first by name, else the loss.
+// The one that a reader looks at first: that of the NERSC tutorial, else the first by name, else
+// the loss.
 std::string main_metric(const ValidRecord& valid) {
   if (valid.metrics.empty()) return "loss";
   return valid.metrics.contains("rmse_u10") ? "rmse_u10" : valid.metrics.begin()->first;
@@ -23,8 +24,8 @@ double metric_of(const ValidRecord& valid, const std::string& metric) {
 }
 
 const ValidRecord* last_validation(const RunLog& log) {
-  const auto found = std::ranges::find(log.valids.rbegin(), log.valids.rend(), "valid",
-                                       &ValidRecord::split);
+  const auto found =
+      std::ranges::find(log.valids.rbegin(), log.valids.rend(), "valid", &ValidRecord::split);
   return found == log.valids.rend() ? nullptr : &*found;
 }
 
@@ -49,7 +50,8 @@ void sum_steps(RunSummary& summary, const std::vector<StepRecord>& steps) {
 
 bool higher_is_better(const std::string& metric) {
   constexpr std::array<std::string_view, 4> growing = {"acc", "psnr", "ssim", "r2"};
-  return std::ranges::any_of(growing, [&](std::string_view word) { return metric.starts_with(word); });
+  return std::ranges::any_of(growing,
+                             [&](std::string_view word) { return metric.starts_with(word); });
 }
 
 std::optional<BestValue> best_of(const RunLog& log, const std::string& metric) {
@@ -57,7 +59,8 @@ std::optional<BestValue> best_of(const RunLog& log, const std::string& metric) {
   for (const ValidRecord& valid : log.valids) {
     const double value = metric_of(valid, metric);
     if (valid.split != "valid" || !std::isfinite(value)) continue;
-    const bool better = !best || (higher_is_better(metric) ? value > best->value : value < best->value);
+    const bool better =
+        !best || (higher_is_better(metric) ? value > best->value : value < best->value);
     if (better) best = BestValue{metric, value, valid.step};
   }
   return best;
@@ -71,7 +74,8 @@ RunSummary summary_of(const RunLog& log) {
   summary.parameters = log.info.parameters;
   summary.global_batch = log.info.global_batch;
   summary.steps = log.steps.empty() ? log.info.first_step : log.steps.back().step;
-  summary.loss = log.steps.empty() ? std::numeric_limits<double>::quiet_NaN() : log.steps.back().loss;
+  summary.loss =
+      log.steps.empty() ? std::numeric_limits<double>::quiet_NaN() : log.steps.back().loss;
   // An end before the last start is that of a part which was resumed.
   if (!log.ends.empty() && log.ends.back().step >= summary.steps &&
       (log.ends.back().step > log.info.first_step || log.info.first_step == 0))

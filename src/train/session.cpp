@@ -66,6 +66,29 @@ void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
                        .fix = fmt::format("--set data.sequence={}", sequence)});
 }
 
+void open_folder(const RunOptions& options, const SessionOptions& given) {
+  check(options);
+  parallel::Mesh(options.mesh, given.world, given.rank);
+  if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
+  const fs::path dir = run_dir(options);
+  if (!given.resume) refuse_used_folder(dir);
+  make_dirs(dir);
+  write_atomic(dir / "config.yaml", resolved_yaml(options));
+}
+
+Session session_of(nn::Model& model, Splits data, const RunOptions& options,
+                   const SessionOptions& given) {
+  const std::string dir = run_dir(options);
+  Session session;
+  session.log = std::make_unique<Log>(LogOptions{.file = dir + "/out.log", .quiet = given.quiet});
+  session.sinks = std::make_unique<report::Sinks>(
+      report::open_sinks(options.report, dir, *session.log, given.terminal));
+  session.trainer =
+      std::make_unique<Trainer>(model, std::move(data), options, *session.sinks, *session.log);
+  if (given.resume) session.trainer->resume();
+  return session;
+}
+
 }  // namespace
 
 void check_shapes(const RunOptions& options, const data::SampleSpec& spec) {
@@ -123,26 +146,18 @@ void copy_weights(nn::Model& model, const State& saved) {
 }
 
 Session open_session(const RunOptions& options, SessionOptions given) {
-  check(options);
-  parallel::Mesh(options.mesh, /*world=*/1, /*rank=*/0);
-  if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
-  const fs::path dir = run_dir(options);
   Splits splits =
       open_splits(options);  // before the folder is made: wrong data leave nothing behind
-  if (!given.resume) refuse_used_folder(dir);
-  make_dirs(dir);
-  write_atomic(dir / "config.yaml", resolved_yaml(options));
-
-  Session session;
-  session.log =
-      std::make_unique<Log>(LogOptions{.file = (dir / "out.log").string(), .quiet = given.quiet});
-  session.model = build_model(options);
-  session.sinks = std::make_unique<report::Sinks>(
-      report::open_sinks(options.report, dir.string(), *session.log, given.terminal));
-  session.trainer = std::make_unique<Trainer>(*session.model, std::move(splits), options,
-                                              *session.sinks, *session.log);
-  if (given.resume) session.trainer->resume();
+  open_folder(options, given);
+  std::unique_ptr<nn::Model> model = build_model(options);
+  Session session = session_of(*model, std::move(splits), options, given);
+  session.model = std::move(model);
   return session;
+}
+
+EndRecord fit(nn::Model& model, Splits data, const RunOptions& options, SessionOptions given) {
+  open_folder(options, given);
+  return session_of(model, std::move(data), options, given).trainer->fit();
 }
 
 }  // namespace braid::train

@@ -29,7 +29,8 @@ TEST(Bicubic, GivesTheNumbersOfTorch) {
     for (int64_t c = 0; c < 2; ++c) {
       reduce_bicubic(fine.const_data_ptr<float>() + c * 12 * 24, {12, 24, scale}, coarse.data());
       for (int64_t i = 0; i < points; ++i)
-        EXPECT_NEAR(coarse[static_cast<size_t>(i)], expected.const_data_ptr<float>()[c * points + i], 1e-4)
+        EXPECT_NEAR(coarse[static_cast<size_t>(i)],
+                    expected.const_data_ptr<float>()[c * points + i], 1e-4)
             << "scale " << scale << " channel " << c << " point " << i;
     }
   }
@@ -53,7 +54,9 @@ class Crops : public testing::Test {
     options_.kind = Kind::crops;
     options_.train = dir_.path();
   }
-  std::shared_ptr<const Source> open(uint64_t seed = 1) { return open_source(options_, Split::train, seed); }
+  std::shared_ptr<const Source> open(uint64_t seed = 1) {
+    return open_source(options_, Split::train, seed);
+  }
 
   test::TempDir dir_;
   DataOptions options_;
@@ -142,7 +145,8 @@ TEST_F(Crops, TakeEveryNthPointWithNoise) {
   open()->read({.index = 1}, noisy);
   double spread = 0;
   for (int64_t i = 0; i < 32; ++i) {
-    const double difference = noisy.input.const_data_ptr<float>()[i] - sample.input.const_data_ptr<float>()[i];
+    const double difference =
+        noisy.input.const_data_ptr<float>()[i] - sample.input.const_data_ptr<float>()[i];
     spread += difference * difference / 32;
     EXPECT_NEAR(values_of(noisy.input)[32 + i], values_of(sample.input)[32 + i], 1e-2);
   }

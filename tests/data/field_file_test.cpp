@@ -17,9 +17,11 @@ namespace {
 using test::contains;
 using test::error_of;
 
-constexpr Slab box{.frame = 2, .channel = 1, .channels = 1, .row = 1, .rows = 2, .col = 2, .cols = 3};
+constexpr Slab box{
+    .frame = 2, .channel = 1, .channels = 1, .row = 1, .rows = 2, .col = 2, .cols = 3};
 
-std::vector<float> read_box(const FieldFile& file, const Slab& slab = box, const Scaling& scaling = {}) {
+std::vector<float> read_box(const FieldFile& file, const Slab& slab = box,
+                            const Scaling& scaling = {}) {
   std::vector<float> out(static_cast<size_t>(slab.channels * slab.rows * slab.cols));
   file.read(slab, out.data(), scaling);
   return out;
@@ -61,7 +63,8 @@ TEST(FieldFile, ScalesByChannel) {
   const Scaling scaling{{0, 2000}, {1, 10}};
   for (const char* name : {"a.h5", "z.h5"}) {
     const auto out = read_box(FieldFile(dir / name, {}), box, scaling);
-    for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], (expected_box[i] - 2000.0F) / 10.0F) << name;
+    for (size_t i = 0; i < out.size(); ++i)
+      EXPECT_EQ(out[i], (expected_box[i] - 2000.0F) / 10.0F) << name;
   }
 }
 
@@ -77,12 +80,14 @@ TEST(FieldFile, TakesNetcdfVariablesAsChannelsAndUnpacksThem) {
                .attributes = {{"scale_factor", 0.5}, {"add_offset", 10}, {"_FillValue", 2012}}}});
   const FieldFile file(dir / "a.nc", {.variables = {"t2m", "u10"}});
   EXPECT_EQ(file.shape(), (FieldShape{4, 2, 3, 5}));
-  const auto out = read_box(file, {.frame = 2, .channels = 2, .row = 1, .rows = 1, .col = 2, .cols = 3});
+  const auto out =
+      read_box(file, {.frame = 2, .channels = 2, .row = 1, .rows = 1, .col = 2, .cols = 3});
   EXPECT_EQ(out[0], 2012);
   EXPECT_TRUE(std::isnan(out[3])) << "a missing value";
   EXPECT_EQ(out[4], 2013 * 0.5F + 10);
-  const auto scaled = read_box(file, {.frame = 2, .channels = 2, .row = 1, .rows = 1, .col = 2, .cols = 3},
-                               {{2010, 1000}, {2, 4}});
+  const auto scaled =
+      read_box(file, {.frame = 2, .channels = 2, .row = 1, .rows = 1, .col = 2, .cols = 3},
+               {{2010, 1000}, {2, 4}});
   EXPECT_EQ(scaled[0], 1);
   EXPECT_EQ(scaled[4], (2013 * 0.5F + 10 - 1000) / 4);
 }
@@ -98,7 +103,8 @@ TEST(FieldFile, IsReadByManyThreadsAtOnce) {
     for (int n = 0; n < 4; ++n)
       threads.emplace_back([&, n] {
         for (int64_t t = n; t < 32; t += 4)
-          if (read_box(file, {.frame = t, .rows = 3, .cols = 5})[7] != field_value(t, 0, 1, 2)) ++wrong;
+          if (read_box(file, {.frame = t, .rows = 3, .cols = 5})[7] != field_value(t, 0, 1, 2))
+            ++wrong;
       });
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(wrong, 0) << name;
@@ -113,12 +119,14 @@ TEST(FieldFile, SaysThatAFileIsTruncated) {
   EXPECT_TRUE(contains(text, "1990.h5"));
   EXPECT_TRUE(contains(text, "truncated"));
   std::filesystem::resize_file(dir / "1990.h5", 10);
-  EXPECT_TRUE(contains(error_of([&] { FieldFile(dir / "1990.h5", {}); }), "not a readable HDF5 file"));
+  EXPECT_TRUE(
+      contains(error_of([&] { FieldFile(dir / "1990.h5", {}); }), "not a readable HDF5 file"));
 }
 
 TEST(FieldFile, NamesTheDatasetsWhenOneIsMissing) {
   test::TempDir dir;
-  write_file(dir / "a.h5", {{}, {.name = "mask", .dims = {3, 5}, .values = std::vector<float>(15)}});
+  write_file(dir / "a.h5",
+             {{}, {.name = "mask", .dims = {3, 5}, .values = std::vector<float>(15)}});
   const std::string text = error_of([&] { FieldFile(dir / "a.h5", {.dataset = "feilds"}); });
   EXPECT_TRUE(contains(text, "no dataset feilds"));
   EXPECT_TRUE(contains(text, "fields, mask"));

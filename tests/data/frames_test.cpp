@@ -26,7 +26,8 @@ class Frames : public testing::Test {
     options_.train = dir_ / "train";
   }
 
-  std::string stats(const char* name, std::vector<double> values, c10::ScalarType dtype, bool flat = false) {
+  std::string stats(const char* name, std::vector<double> values, c10::ScalarType dtype,
+                    bool flat = false) {
     const auto count = static_cast<int64_t>(values.size());
     at::Tensor tensor = empty_tensor({count}, c10::kDouble);
     std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<double>());
@@ -53,10 +54,12 @@ TEST_F(Frames, FollowTheSampleRuleInYearsOfAnyLength) {
   const auto source = open();
   ASSERT_EQ(source->size(), 12);
   using Pair = std::pair<int, int>;
-  const std::vector<Pair> expected = {{1, 2}, {1, 2}, {2, 3}, {3, 4}, {1, 2},  // 1990: index 4 folds to 0, then to 1
-                                      {1, 2}, {1, 2}, {1, 2},                  // 1991
-                                      {1, 2}, {1, 2}, {2, 3}, {1, 2}};         // 1992
-  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(frames_of(*source, i), expected[static_cast<size_t>(i)]) << i;
+  const std::vector<Pair> expected = {{1, 2}, {1, 2}, {2, 3}, {3, 4},
+                                      {1, 2},  // 1990: index 4 folds to 0, then to 1
+                                      {1, 2}, {1, 2}, {1, 2},           // 1991
+                                      {1, 2}, {1, 2}, {2, 3}, {1, 2}};  // 1992
+  for (int64_t i = 0; i < 12; ++i)
+    EXPECT_EQ(frames_of(*source, i), expected[static_cast<size_t>(i)]) << i;
   EXPECT_TRUE(contains(source->describe(4), "1990.h5, frame 1"));
   EXPECT_TRUE(contains(source->describe(10), "1992.h5, frame 2"));
 }
@@ -69,7 +72,8 @@ TEST_F(Frames, GiveTheWholeFrameOfEachChannel) {
   const auto* input = sample.input.const_data_ptr<float>();
   for (int64_t c = 0; c < 2; ++c)
     for (int64_t y = 0; y < 3; ++y)
-      for (int64_t x = 0; x < 5; ++x) EXPECT_EQ(input[(c * 3 + y) * 5 + x], field_value(2, c, y, x));
+      for (int64_t x = 0; x < 5; ++x)
+        EXPECT_EQ(input[(c * 3 + y) * 5 + x], field_value(2, c, y, x));
 }
 
 TEST_F(Frames, AreCutFromTheTopLeftAndLimited) {
@@ -106,7 +110,8 @@ TEST_F(Frames, TakeAWiderStep) {
   const auto source = open();
   using Pair = std::pair<int, int>;
   const std::vector<Pair> expected = {{2, 4}, {3, 5}, {2, 4}, {3, 5}, {4, 6}, {2, 4}, {3, 5}};
-  for (int64_t i = 0; i < 7; ++i) EXPECT_EQ(frames_of(*source, i), expected[static_cast<size_t>(i)]) << i;
+  for (int64_t i = 0; i < 7; ++i)
+    EXPECT_EQ(frames_of(*source, i), expected[static_cast<size_t>(i)]) << i;
 }
 
 TEST_F(Frames, ReadNetcdfVariables) {
@@ -125,14 +130,19 @@ TEST_F(Frames, SayWhatIsWrong) {
     change(options);
     return error_of([&] { open_source(options, Split::train, 0); });
   };
-  const std::string means = stats("m3.npy", {1, 2, 3}, c10::kFloat), stds = stats("s2.npy", {1, 2}, c10::kFloat);
-  EXPECT_TRUE(contains(text_with([&](auto& o) { o.means = means, o.stds = stds; }), "3 values for 2 channels"));
+  const std::string means = stats("m3.npy", {1, 2, 3}, c10::kFloat),
+                    stds = stats("s2.npy", {1, 2}, c10::kFloat);
+  EXPECT_TRUE(contains(text_with([&](auto& o) { o.means = means, o.stds = stds; }),
+                       "3 values for 2 channels"));
   EXPECT_TRUE(contains(text_with([&](auto& o) { o.stds = stds; }), "data.stds without data.means"));
   const std::string zero = stats("zero.npy", {1, 0}, c10::kFloat);
-  EXPECT_TRUE(contains(text_with([&](auto& o) { o.means = stds, o.stds = zero; }), "channel 1 has the standard deviation 0"));
-  EXPECT_TRUE(contains(text_with([](auto& o) { o.size = {4, 5}; }), "set data.size to at most [3, 5]"));
+  EXPECT_TRUE(contains(text_with([&](auto& o) { o.means = stds, o.stds = zero; }),
+                       "channel 1 has the standard deviation 0"));
+  EXPECT_TRUE(
+      contains(text_with([](auto& o) { o.size = {4, 5}; }), "set data.size to at most [3, 5]"));
   EXPECT_TRUE(contains(text_with([](auto& o) { o.size = {4}; }), "[height, width]"));
-  EXPECT_TRUE(contains(text_with([](auto& o) { o.channels = 3; }), "set data.channels to at most 2"));
+  EXPECT_TRUE(
+      contains(text_with([](auto& o) { o.channels = 3; }), "set data.channels to at most 2"));
   EXPECT_TRUE(contains(text_with([](auto& o) { o.step = 2; }), "too few for data.step = 2"));
   EXPECT_TRUE(contains(text_with([](auto& o) { o.limit_train = 0; }), "data.limit_train = 0"));
   EXPECT_TRUE(contains(text_with([](auto& o) { o.train = ""; }), "data.train is not set"));

@@ -133,7 +133,7 @@ class Swinir(nn.Module):
 
     def forward(self, x):
         h, w = x.shape[2:]
-        mean, std = (torch.tensor(v).double().view(1, -1, 1, 1) for v in (MEAN, STD))
+        mean, std = (torch.tensor(v, dtype=torch.float64).view(1, -1, 1, 1) for v in (MEAN, STD))
         x = F.pad(x, (0, -w % WINDOW, 0, -h % WINDOW), mode="reflect")
         x = (x - mean) / std
         f0 = self.conv_first(x)

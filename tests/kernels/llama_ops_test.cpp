@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rms_norm, rotary and swiglu against the same formulas composed of plain operators, values and gradients.
+// rms_norm, rotary and swiglu against the same formulas composed of plain operators, values and
+// gradients.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -21,7 +22,8 @@ namespace {
 
 using Op = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 
-at::Tensor drawn(at::IntArrayRef shape, std::string_view name, c10::ScalarType dtype = c10::kDouble) {
+at::Tensor drawn(at::IntArrayRef shape, std::string_view name,
+                 c10::ScalarType dtype = c10::kDouble) {
   at::Tensor values = at::empty(shape, dtype);
   fill_normal(values, random_key(7, name));
   return values;
@@ -60,7 +62,8 @@ TEST(RmsNorm, RoundsOnceInHalfPrecision) {
   const at::Tensor y = rms_norm(x, weight, 1e-5);
   const at::Tensor exact = rms_norm(x.to(c10::kDouble), weight.to(c10::kDouble), 1e-5);
   EXPECT_EQ(y.scalar_type(), c10::kBFloat16);
-  EXPECT_LT(y.to(c10::kDouble).sub(exact).div(exact.abs().add(1e-3)).abs().max().item<double>(), 1.0 / 256);
+  EXPECT_LT(y.to(c10::kDouble).sub(exact).div(exact.abs().add(1e-3)).abs().max().item<double>(),
+            1.0 / 256);
 }
 
 TEST(Rotary, EqualsTheFormula) {

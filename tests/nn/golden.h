@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reads the golden files of tests/golden (safetensors), and compares tensors by relative L2 distance.
+// Reads the golden files of tests/golden (safetensors), and compares tensors by relative L2
+// distance.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -16,6 +17,7 @@
 
 #include "braid/nn/loss.h"
 #include "braid/nn/model.h"
+#include "support/cpu.h"
 
 namespace braid::test {
 
@@ -77,7 +79,8 @@ inline void expect_golden_pass(nn::Model& model, const Golden& golden, double to
   loss.backward();
   for (const Param& param : model.params()) {
     ASSERT_TRUE(param.tensor.grad().defined()) << param.name;
-    EXPECT_LT(distance(param.tensor.grad(), golden.at("grad." + param.name)), tolerance) << param.name;
+    EXPECT_LT(distance(param.tensor.grad(), golden.at("grad." + param.name)), tolerance)
+        << param.name;
   }
 }
 

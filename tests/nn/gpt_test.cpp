@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GPT-2 against the transformers package (tests/golden/gpt_llama.py), its sizes, and text made with it.
+// GPT-2 against the transformers package (tests/golden/gpt_llama.py), its sizes, and text made with
+// it.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -17,7 +18,8 @@
 namespace braid::nn {
 namespace {
 
-constexpr GptOptions tiny_gpt = {.vocabulary = 29, .sequence = 16, .layers = 2, .heads = 3, .width = 24};
+constexpr GptOptions tiny_gpt = {
+    .vocabulary = 29, .sequence = 16, .layers = 2, .heads = 3, .width = 24};
 
 std::unique_ptr<Model> gpt(GptOptions options, std::string_view name) {
   return make_gpt(options, {.seed = 3, .precision = precision(name)});
@@ -52,7 +54,8 @@ TEST(Gpt, ComputesInHalfPrecisionAndKeepsFullWeights) {
   nn::loss(Loss::cross_entropy, output, golden.at("target")).backward();
   for (const Param& param : model->params()) {
     EXPECT_EQ(param.tensor.scalar_type(), c10::kFloat) << param.name;
-    EXPECT_LT(test::distance(param.tensor.grad(), golden.at("grad." + param.name)), 0.1) << param.name;
+    EXPECT_LT(test::distance(param.tensor.grad(), golden.at("grad." + param.name)), 0.1)
+        << param.name;
   }
 }
 
@@ -71,9 +74,11 @@ TEST(Gpt, HasTheSizesOfGpt2) {
 }
 
 TEST(Gpt, ReproducesTheParameterFormula) {
-  const GptOptions o = {.vocabulary = 51200, .sequence = 2048, .layers = 24, .heads = 24, .width = 2304};
+  const GptOptions o = {
+      .vocabulary = 51200, .sequence = 2048, .layers = 24, .heads = 24, .width = 2304};
   // P = 12 L h^2 (1 + 13/(12h) + (V+s)/(12 L h)), and the last norm's 2h on top
-  const int64_t h = o.width, wanted = o.layers * (12 * h * h + 13 * h) + (o.vocabulary + o.sequence) * h + 2 * h;
+  const int64_t h = o.width,
+                wanted = o.layers * (12 * h * h + 13 * h) + (o.vocabulary + o.sequence) * h + 2 * h;
   EXPECT_EQ(make_gpt(o, {.device = c10::kMeta})->parameters(), wanted);
 }
 
@@ -103,7 +108,8 @@ TEST(Gpt, StartsWithTheDistributionOfTransformers) {
       EXPECT_EQ(p.max().item<double>(), param.name.ends_with("bias") ? 0 : 1) << param.name;
       continue;
     }
-    const double std = param.name.ends_with("c_proj.weight") ? 0.02 / 2 : 0.02;  // sqrt(2 * 2 layers) = 2
+    const double std =
+        param.name.ends_with("c_proj.weight") ? 0.02 / 2 : 0.02;  // sqrt(2 * 2 layers) = 2
     const double error = 5 / std::sqrt(2.0 * static_cast<double>(p.numel()));
     EXPECT_NEAR(p.std().item<double>() / std, 1, error) << param.name;
     EXPECT_NEAR(p.mean().item<double>(), 0, 5 * std / std::sqrt(p.numel())) << param.name;
@@ -120,8 +126,10 @@ TEST(Gpt, DropsByCounterAndOnlyInTraining) {
   const at::Tensor whole = model->forward(tokens, pass);
   EXPECT_TRUE(whole.equal(model->forward(tokens, pass)));
   EXPECT_FALSE(whole.equal(model->forward(tokens, {.training = true, .seed = 9, .step = 5})));
-  const Pass second = {.training = true, .seed = 9, .step = 4, .first_sample = 2};  // a rank with the second half
-  EXPECT_LT(test::distance(model->forward(tokens.narrow(0, 2, 2), second), whole.narrow(0, 2, 2)), 1e-13);
+  const Pass second = {
+      .training = true, .seed = 9, .step = 4, .first_sample = 2};  // a rank with the second half
+  EXPECT_LT(test::distance(model->forward(tokens.narrow(0, 2, 2), second), whole.narrow(0, 2, 2)),
+            1e-13);
 }
 
 TEST(Gpt, SaysWhatIsWrongWithItsSizesAndInput) {
@@ -130,9 +138,12 @@ TEST(Gpt, SaysWhatIsWrongWithItsSizesAndInput) {
   EXPECT_TRUE(test::contains(test::error_of([&] { gpt(options, "fp32"); }),
                              "model.heads = 5 does not divide model.width = 24"));
   const auto model = gpt(tiny_gpt, "fp32");
-  const auto wrong = [&](const at::Tensor& x) { return test::error_of([&] { model->forward(x, {}); }); };
+  const auto wrong = [&](const at::Tensor& x) {
+    return test::error_of([&] { model->forward(x, {}); });
+  };
   EXPECT_TRUE(test::contains(wrong(at::zeros({1, 17}, c10::kLong)), "set model.sequence to 17"));
-  EXPECT_TRUE(test::contains(wrong(at::zeros({2, 3}, c10::kFloat)), "integers of shape [batch, sequence]"));
+  EXPECT_TRUE(
+      test::contains(wrong(at::zeros({2, 3}, c10::kFloat)), "integers of shape [batch, sequence]"));
 }
 
 TEST(Generate, WithoutTemperatureTakesTheLikeliestToken) {
@@ -147,7 +158,8 @@ TEST(Generate, WithoutTemperatureTakesTheLikeliestToken) {
     const at::Tensor tokens = at::from_blob(seen.data(), {1, int64_t(seen.size())}, c10::kLong);
     EXPECT_EQ(text[n], model->forward(tokens, {}).select(1, -1).argmax().item<int64_t>()) << n;
   }
-  EXPECT_EQ(text, generate(*model, {1, 2, 3}, {.tokens = 20, .temperature = 5, .top_k = 1, .sequence = 16}));
+  EXPECT_EQ(text, generate(*model, {1, 2, 3},
+                           {.tokens = 20, .temperature = 5, .top_k = 1, .sequence = 16}));
 }
 
 TEST(Generate, IsAFunctionOfTheSeed) {
@@ -164,7 +176,8 @@ TEST(Generate, IsAFunctionOfTheSeed) {
 
 TEST(Generate, SaysWhatIsWrong) {
   const auto model = gpt(tiny_gpt, "fp32");
-  EXPECT_TRUE(test::contains(test::error_of([&] { generate(*model, {}); }), "the prompt holds no token"));
+  EXPECT_TRUE(
+      test::contains(test::error_of([&] { generate(*model, {}); }), "the prompt holds no token"));
   EXPECT_TRUE(test::contains(test::error_of([&] { generate(*model, {1}, {.temperature = -1}); }),
                              "temperature = -1"));
 }

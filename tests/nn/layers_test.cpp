@@ -17,21 +17,25 @@
 namespace braid::nn {
 namespace {
 
-at::Tensor noise(at::IntArrayRef sizes, std::string_view name, c10::ScalarType dtype = c10::kDouble) {
+at::Tensor noise(at::IntArrayRef sizes, std::string_view name,
+                 c10::ScalarType dtype = c10::kDouble) {
   at::Tensor x = at::empty(sizes, dtype);
   fill_normal(x, random_key(11, name));
   return x;
 }
 
 TEST(Layers, InitialValuesDependOnSeedNameAndElementAlone) {
-  const Linear a(Scope{{.seed = 5}, "blocks.3.q"}, 40, 30), b(Scope{{.seed = 5}, "blocks.3.q"}, 40, 30);
-  const Linear other_name(Scope{{.seed = 5}, "blocks.4.q"}, 40, 30), other_seed(Scope{{.seed = 6}, "blocks.3.q"}, 40, 30);
+  const Linear a(Scope{{.seed = 5}, "blocks.3.q"}, 40, 30),
+      b(Scope{{.seed = 5}, "blocks.3.q"}, 40, 30);
+  const Linear other_name(Scope{{.seed = 5}, "blocks.4.q"}, 40, 30),
+      other_seed(Scope{{.seed = 6}, "blocks.3.q"}, 40, 30);
   EXPECT_TRUE(a.weight.equal(b.weight));
   EXPECT_FALSE(a.weight.equal(other_name.weight));
   EXPECT_FALSE(a.weight.equal(other_seed.weight));
 
   at::Tensor rows = at::empty({10, 40});  // what a rank that holds rows 7 to 16 would draw
-  fill_normal(rows, random_key(5, "blocks.3.q.weight"), {.std = 0.02, .low = -2, .high = 2}, 7 * 40);
+  fill_normal(rows, random_key(5, "blocks.3.q.weight"), {.std = 0.02, .low = -2, .high = 2},
+              7 * 40);
   EXPECT_TRUE(a.weight.detach().narrow(0, 7, 10).equal(rows));
 }
 
@@ -83,7 +87,8 @@ TEST(Layers, DropoutMasksDoNotDependOnHowABatchIsSplit) {
   const Pass pass = {.training = true, .seed = 9, .step = 4};
   const at::Tensor whole = drop(x, pass);
   const at::Tensor first = drop(x.narrow(0, 0, 2), pass);
-  const at::Tensor rest = drop(x.narrow(0, 2, 4), {.training = true, .seed = 9, .step = 4, .first_sample = 2});
+  const at::Tensor rest =
+      drop(x.narrow(0, 2, 4), {.training = true, .seed = 9, .step = 4, .first_sample = 2});
   EXPECT_TRUE(whole.equal(at::cat({first, rest})));
   EXPECT_FALSE(whole.equal(drop(x, {.training = true, .seed = 9, .step = 5})));
   EXPECT_FALSE(whole.equal(drop(x, {.training = true, .seed = 8, .step = 4})));
@@ -102,7 +107,8 @@ TEST(Layers, DropPathTakesWholeSamples) {
   const at::Tensor sums = y.sum({1, 2});
   EXPECT_TRUE(sums.eq(0).logical_or(sums.eq(12)).all().item<bool>());
   EXPECT_NEAR(sums.eq(0).to(c10::kDouble).mean().item<double>(), 0.5, 0.1);
-  const at::Tensor part = path(x.narrow(0, 100, 50), {.training = true, .seed = 9, .step = 4, .first_sample = 100});
+  const at::Tensor part =
+      path(x.narrow(0, 100, 50), {.training = true, .seed = 9, .step = 4, .first_sample = 100});
   EXPECT_TRUE(part.equal(y.narrow(0, 100, 50)));
 }
 
@@ -119,7 +125,8 @@ TEST(Layers, MasksByTensorOperationsAreThoseOfTheLoop) {
 
 TEST(Attention, NamedKernelEqualsTheWrittenOutFormula) {
   for (const bool causal : {false, true}) {
-    const at::Tensor q = noise({2, 4, 9, 8}, "q").requires_grad_(), k = noise({2, 2, 9, 8}, "k").requires_grad_();
+    const at::Tensor q = noise({2, 4, 9, 8}, "q").requires_grad_(),
+                     k = noise({2, 2, 9, 8}, "k").requires_grad_();
     const at::Tensor v = noise({2, 2, 9, 8}, "v").requires_grad_(), seed = noise({2, 4, 9, 8}, "g");
     const kernels::AttentionOptions options = {.causal = causal};
     EXPECT_EQ(kernels::attention_kernel(q, v, options), kernels::AttentionKernel::flash_cpu);
@@ -146,7 +153,8 @@ TEST(Attention, IsBitStableAndRunsInEveryDtype) {
     const at::Tensor v = noise({2, 3, 33, 16}, "v", dtype), y = kernels::attention(q, k, v);
     EXPECT_EQ(y.scalar_type(), dtype);
     EXPECT_TRUE(y.equal(kernels::attention(q, k, v)));
-    const at::Tensor exact = kernels::attention(q.to(c10::kDouble), k.to(c10::kDouble), v.to(c10::kDouble));
+    const at::Tensor exact =
+        kernels::attention(q.to(c10::kDouble), k.to(c10::kDouble), v.to(c10::kDouble));
     const double tolerance = dtype == c10::kBFloat16 ? 2e-2 : dtype == c10::kHalf ? 3e-3 : 1e-5;
     EXPECT_LT(test::largest_difference(y, exact), tolerance) << c10::toString(dtype);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Llama against the transformers package (tests/golden/gpt_llama.py), its sizes and its rotary frequencies.
+// Llama against the transformers package (tests/golden/gpt_llama.py), its sizes and its rotary
+// frequencies.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +51,8 @@ TEST(Llama, HasLogitsOfTransformersInSinglePrecision) {
     const auto golden = test::read_golden(tied ? "llama_tied" : "llama_scaled");
     const auto model = llama(tied ? tied_llama() : tiny_llama, "fp32");
     test::load_golden(*model, golden);
-    EXPECT_LT(test::distance(model->forward(golden.at("input"), {}), golden.at("logits_fp32")), 1e-5);
+    EXPECT_LT(test::distance(model->forward(golden.at("input"), {}), golden.at("logits_fp32")),
+              1e-5);
   }
 }
 
@@ -64,7 +66,8 @@ TEST(Llama, ComputesInHalfPrecisionAndKeepsFullWeights) {
   nn::loss(Loss::cross_entropy, output, golden.at("target")).backward();
   for (const Param& param : model->params()) {
     EXPECT_EQ(param.tensor.scalar_type(), c10::kFloat) << param.name;
-    EXPECT_LT(test::distance(param.tensor.grad(), golden.at("grad." + param.name)), 0.1) << param.name;
+    EXPECT_LT(test::distance(param.tensor.grad(), golden.at("grad." + param.name)), 0.1)
+        << param.name;
   }
 }
 
@@ -127,7 +130,8 @@ TEST(Llama, IsCausal) {
   test::load_golden(*model, golden);
   at::Tensor changed = golden.at("input").clone();
   changed.select(1, 8).add_(1).remainder_(31);
-  const at::Tensor before = model->forward(golden.at("input"), {}), after = model->forward(changed, {});
+  const at::Tensor before = model->forward(golden.at("input"), {}),
+                   after = model->forward(changed, {});
   EXPECT_TRUE(before.narrow(1, 0, 8).equal(after.narrow(1, 0, 8)));
   EXPECT_FALSE(before.narrow(1, 8, 4).equal(after.narrow(1, 8, 4)));
 }
@@ -144,7 +148,9 @@ TEST(Llama, SaysWhatIsWrongWithItsSizes) {
   odd.width = 36;
   heads.kv_heads = 3;
   bands.rope_high = 1;
-  const auto wrong = [](const LlamaOptions& o) { return test::error_of([&] { llama(o, "fp32"); }); };
+  const auto wrong = [](const LlamaOptions& o) {
+    return test::error_of([&] { llama(o, "fp32"); });
+  };
   EXPECT_TRUE(test::contains(wrong(odd), "choose model.width as a multiple of 8"));
   EXPECT_TRUE(test::contains(wrong(heads), "model.kv_heads = 3 does not divide model.heads = 4"));
   EXPECT_TRUE(test::contains(wrong(bands), "model.rope_high = 1 is not above model.rope_low = 1"));

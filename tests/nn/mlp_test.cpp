@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "braid/core/rng.h"
 #include "braid/nn/loss.h"
 #include "braid/nn/options.h"
 #include "nn/fields.h"
@@ -17,8 +18,10 @@ TEST(Mlp, HasTheNamesAndTheCountOfTheReference) {
   EXPECT_EQ(model->parameters(), 2834);
   std::vector<std::string> names;
   for (const Param& param : model->params()) names.push_back(param.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"network.0.weight", "network.0.bias", "network.3.weight", "network.3.bias",
-                                             "network.6.weight", "network.6.bias", "network.9.weight", "network.9.bias"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"network.0.weight", "network.0.bias", "network.3.weight",
+                                      "network.3.bias", "network.6.weight", "network.6.bias",
+                                      "network.9.weight", "network.9.bias"}));
   EXPECT_EQ(model->flops_forward(), 2 * (2 * 64 + 64 * 32 + 32 * 16 + 16 * 2));
   int64_t rows = 0;
   for (const LayerRow& row : model->layers()) rows += row.parameters;
@@ -44,8 +47,10 @@ TEST(Mlp, IsTheFormulaOfTheReference) {
   }
   EXPECT_LT(test::largest_difference(model->forward(x, {}), y), 1e-14);
   const Pass training = {.training = true, .seed = 1, .step = 1};
-  EXPECT_GT(test::largest_difference(model->forward(x, training), y), 1e-3) << "dropout works in training";
-  const at::Tensor tail = model->forward(x.narrow(0, 3, 4), {.training = true, .seed = 1, .step = 1, .first_sample = 3});
+  EXPECT_GT(test::largest_difference(model->forward(x, training), y), 1e-3)
+      << "dropout works in training";
+  const at::Tensor tail = model->forward(
+      x.narrow(0, 3, 4), {.training = true, .seed = 1, .step = 1, .first_sample = 3});
   EXPECT_LT(test::largest_difference(tail, model->forward(x, training).narrow(0, 3, 4)), 1e-14);
 }
 

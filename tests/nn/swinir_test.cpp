@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SwinIR against an own PyTorch script (tests/golden/make_swinir.py), counts, names, index and mask check values.
+// SwinIR against an own PyTorch script (tests/golden/make_swinir.py), counts, names, index and mask
+// check values.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "braid/core/rng.h"
 #include "braid/nn/options.h"
 #include "nn/fields.h"
 #include "nn/window.h"
@@ -14,9 +16,20 @@
 namespace braid::nn {
 namespace {
 
-SwinirOptions tiny_swinir(Upsampler upsampler = Upsampler::pixelshuffle, int64_t scale = 2, Residual residual = Residual::conv1) {
-  return {.image = {8, 12}, .channels = 2, .scale = scale, .window = 4, .width = 8, .depths = {2, 2}, .heads = {2, 2},
-          .upsampler = upsampler, .residual = residual, .features = 4, .mean = {6.3024, 278.3945}, .std = {3.7376, 21.0588}};
+SwinirOptions tiny_swinir(Upsampler upsampler = Upsampler::pixelshuffle, int64_t scale = 2,
+                          Residual residual = Residual::conv1) {
+  return {.image = {8, 12},
+          .channels = 2,
+          .scale = scale,
+          .window = 4,
+          .width = 8,
+          .depths = {2, 2},
+          .heads = {2, 2},
+          .upsampler = upsampler,
+          .residual = residual,
+          .features = 4,
+          .mean = {6.3024, 278.3945},
+          .std = {3.7376, 21.0588}};
 }
 
 struct SwinCase {
@@ -52,11 +65,14 @@ TEST(Swinir, HalfPrecisionIsNearAndGivesEveryParameterAGradient) {
     EXPECT_EQ(y.scalar_type(), c10::kFloat) << "physical units need more than 16 bits";
     EXPECT_LT(test::largest_difference(y, golden.at("output")), 0.05) << policy;
     loss(Loss::l1, y, golden.at("target")).backward();
-    for (const Param& param : model->params()) ASSERT_TRUE(param.tensor.grad().defined()) << param.name;
+    for (const Param& param : model->params())
+      ASSERT_TRUE(param.tensor.grad().defined()) << param.name;
   }
 }
 
-int64_t count_of(SwinirOptions options) { return make_swinir(options, {.device = c10::kMeta})->parameters(); }
+int64_t count_of(SwinirOptions options) {
+  return make_swinir(options, {.device = c10::kMeta})->parameters();
+}
 
 TEST(Swinir, HasTheCountsOfTheReference) {
   EXPECT_EQ(count_of({}), 11'752'487);
@@ -64,23 +80,34 @@ TEST(Swinir, HasTheCountsOfTheReference) {
   EXPECT_EQ(count_of({.scale = 4}), 11'900'199);
   EXPECT_EQ(count_of({.scale = 8}), 12'047'911);
   EXPECT_EQ(count_of({.scale = 16}), 12'195'623);
-  SwinirOptions light = {.width = 60, .depths = {6, 6, 6, 6}, .heads = {6, 6, 6, 6}, .upsampler = Upsampler::pixelshuffledirect};
+  SwinirOptions light = {.width = 60,
+                         .depths = {6, 6, 6, 6},
+                         .heads = {6, 6, 6, 6},
+                         .upsampler = Upsampler::pixelshuffledirect};
   for (const auto& [scale, count] : {std::pair(2, 910'152), {3, 918'267}, {4, 929'628}}) {
     light.scale = scale;
     EXPECT_EQ(count_of(light), count);
   }
   EXPECT_EQ(count_of({.scale = 4, .upsampler = Upsampler::nearest_conv}), 11'715'559);
-  EXPECT_EQ(count_of({.scale = 4, .width = 240, .depths = std::vector<int64_t>(9, 6), .heads = std::vector<int64_t>(9, 8),
-                      .upsampler = Upsampler::nearest_conv, .residual = Residual::conv3}),
+  EXPECT_EQ(count_of({.scale = 4,
+                      .width = 240,
+                      .depths = std::vector<int64_t>(9, 6),
+                      .heads = std::vector<int64_t>(9, 8),
+                      .upsampler = Upsampler::nearest_conv,
+                      .residual = Residual::conv3}),
             28'013'059);
-  EXPECT_EQ(count_of({.channels = 1, .scale = 1, .upsampler = Upsampler::none, .mean = {0}, .std = {1}}), 11'497'681);
+  EXPECT_EQ(
+      count_of({.channels = 1, .scale = 1, .upsampler = Upsampler::none, .mean = {0}, .std = {1}}),
+      11'497'681);
   EXPECT_EQ(count_of({.scale = 1, .upsampler = Upsampler::none}), 11'504'163);
   EXPECT_EQ(count_of({.width = 24, .depths = {2, 2}, .heads = {2, 2}}), 201'011);
 }
 
 TEST(Swinir, HasTheNamesOfTheReferenceInOrder) {
   std::vector<std::string> expected;
-  const auto add = [&](const std::string& name) { expected.insert(expected.end(), {name + ".weight", name + ".bias"}); };
+  const auto add = [&](const std::string& name) {
+    expected.insert(expected.end(), {name + ".weight", name + ".bias"});
+  };
   add("conv_first");
   add("patch_embed.norm");
   for (int group = 0; group < 6; ++group) {
@@ -88,19 +115,24 @@ TEST(Swinir, HasTheNamesOfTheReferenceInOrder) {
       const std::string prefix = fmt::format("layers.{}.residual_group.blocks.{}.", group, block);
       add(prefix + "norm1");
       expected.push_back(prefix + "attn.relative_position_bias_table");
-      for (const char* layer : {"attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2"}) add(prefix + layer);
+      for (const char* layer : {"attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2"})
+        add(prefix + layer);
     }
     add(fmt::format("layers.{}.conv", group));
   }
-  for (const char* layer : {"norm", "conv_after_body", "conv_before_upsample.0", "upsample.0", "conv_last"}) add(layer);
+  for (const char* layer :
+       {"norm", "conv_after_body", "conv_before_upsample.0", "upsample.0", "conv_last"})
+    add(layer);
   std::vector<std::string> names;
-  for (const Param& param : make_swinir({}, {.device = c10::kMeta})->params()) names.push_back(param.name);
+  for (const Param& param : make_swinir({}, {.device = c10::kMeta})->params())
+    names.push_back(param.name);
   EXPECT_EQ(names.size(), 494u);
   EXPECT_EQ(names, expected);
 }
 
 TEST(Swinir, HasTheFlopsOfTheReferenceInItsTable) {
-  const auto crops = make_swinir({}, {.device = c10::kMeta}), full = make_swinir({.image = {360, 720}}, {.device = c10::kMeta});
+  const auto crops = make_swinir({}, {.device = c10::kMeta}),
+             full = make_swinir({.image = {360, 720}}, {.device = c10::kMeta});
   EXPECT_NEAR(16 * crops->flops_forward() / 1e12, 1.634, 0.0005);
   EXPECT_NEAR(full->flops_forward() / 1e12, 6.462, 0.0005);
   int64_t rows = 0;
@@ -121,7 +153,8 @@ TEST(Swinir, RelativeIndexHasTheCheckValues) {
 
 TEST(Swinir, ShiftMasksHaveTheCheckValues) {
   const at::Tensor masks = shift_masks(8);
-  EXPECT_EQ(masks.sizes(), at::IntArrayRef({4, 64, 64})) << "four kinds of window, whatever the image";
+  EXPECT_EQ(masks.sizes(), at::IntArrayRef({4, 64, 64}))
+      << "four kinds of window, whatever the image";
   const at::Tensor scores = at::zeros({1, 8, 8, 1, 64, 64}, c10::kDouble);  // of a 64 x 64 image
   add_shift_masks(scores, masks);
   const at::Tensor hidden = scores.eq(-100);
@@ -146,19 +179,27 @@ TEST(Swinir, TrainingDoesNotDependOnHowABatchIsSplit) {
   at::Tensor x = at::empty({6, 2, 8, 12}, c10::kDouble);
   fill_normal(x, random_key(1, "x"));
   const auto run = [&](int64_t first, int64_t count) {
-    return model->forward(x.narrow(0, first, count), {.training = true, .seed = 2, .step = 3, .first_sample = first});
+    return model->forward(x.narrow(0, first, count),
+                          {.training = true, .seed = 2, .step = 3, .first_sample = first});
   };
   EXPECT_LT(test::largest_difference(at::cat({run(0, 2), run(2, 4)}), run(0, 6)), 1e-12);
   EXPECT_FALSE(run(0, 6).equal(model->forward(x, {})));
 }
 
 TEST(Swinir, RefusesSizesThatDoNotFit) {
-  const auto error = [](SwinirOptions options) { return test::error_of([&] { make_swinir(options, {}); }); };
-  EXPECT_TRUE(test::contains(error({.scale = 5}), "model.scale = 5 does not go with model.upsampler"));
-  EXPECT_TRUE(test::contains(error({.scale = 3, .upsampler = Upsampler::nearest_conv}), "nearest+conv by 2 or 4"));
-  EXPECT_TRUE(test::contains(error({.channels = 1}), "model.mean has 3 numbers and model.std 3, model.channels = 1"));
-  EXPECT_TRUE(test::contains(error({.depths = {6}}), "model.depths has 1 numbers, model.heads has 6"));
-  EXPECT_TRUE(test::contains(error({.width = 100}), "model.heads = 6 does not divide model.width = 100"));
+  const auto error = [](SwinirOptions options) {
+    return test::error_of([&] { make_swinir(options, {}); });
+  };
+  EXPECT_TRUE(
+      test::contains(error({.scale = 5}), "model.scale = 5 does not go with model.upsampler"));
+  EXPECT_TRUE(test::contains(error({.scale = 3, .upsampler = Upsampler::nearest_conv}),
+                             "nearest+conv by 2 or 4"));
+  EXPECT_TRUE(test::contains(error({.channels = 1}),
+                             "model.mean has 3 numbers and model.std 3, model.channels = 1"));
+  EXPECT_TRUE(
+      test::contains(error({.depths = {6}}), "model.depths has 1 numbers, model.heads has 6"));
+  EXPECT_TRUE(
+      test::contains(error({.width = 100}), "model.heads = 6 does not divide model.width = 100"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ViT against the fixture of the reference, an own PyTorch script (tests/golden/make_vit.py), counts and formulas.
+// ViT against the fixture of the reference, an own PyTorch script (tests/golden/make_vit.py),
+// counts and formulas.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -7,6 +8,7 @@
 
 #include <cmath>
 
+#include "braid/core/rng.h"
 #include "braid/nn/options.h"
 #include "nn/fields.h"
 #include "support/expect.h"
@@ -14,10 +16,20 @@
 namespace braid::nn {
 namespace {
 
-const VitOptions fixture_sizes = {
-    .image = {16, 32}, .patch = 8, .channels_in = 3, .channels_out = 3, .width = 16, .depth = 2, .heads = 2};
-const VitOptions golden_sizes = {
-    .image = {16, 24}, .patch = 8, .channels_in = 3, .channels_out = 2, .width = 16, .depth = 2, .heads = 2};
+const VitOptions fixture_sizes = {.image = {16, 32},
+                                  .patch = 8,
+                                  .channels_in = 3,
+                                  .channels_out = 3,
+                                  .width = 16,
+                                  .depth = 2,
+                                  .heads = 2};
+const VitOptions golden_sizes = {.image = {16, 24},
+                                 .patch = 8,
+                                 .channels_in = 3,
+                                 .channels_out = 2,
+                                 .width = 16,
+                                 .depth = 2,
+                                 .heads = 2};
 
 at::Tensor counting(at::IntArrayRef sizes, double step, double offset = 0) {
   int64_t count = 1;
@@ -32,8 +44,10 @@ std::unique_ptr<Model> fixture(std::string_view policy) {
   at::NoGradGuard no_graph;
   int64_t number = 0;
   for (const Param& param : model->params()) {
-    const at::Tensor wave = rounded(counting(param.tensor.sizes(), 0.7, static_cast<double>(number++)).sin_().mul_(0.1));
-    const bool scale = param.name.find("norm") != std::string::npos && param.name.ends_with("weight");
+    const at::Tensor wave = rounded(
+        counting(param.tensor.sizes(), 0.7, static_cast<double>(number++)).sin_().mul_(0.1));
+    const bool scale =
+        param.name.find("norm") != std::string::npos && param.name.ends_with("weight");
     param.tensor.copy_(wave.add(scale ? 1 : 0));
   }
   return model;
@@ -41,12 +55,14 @@ std::unique_ptr<Model> fixture(std::string_view policy) {
 
 TEST(Vit, HasTheOutputAndLossOfTheReference) {
   const auto model = fixture("fp64");
-  const at::Tensor x = rounded(counting({2, 3, 16, 32}, 0.37).sin_()), t = rounded(counting({2, 3, 16, 32}, 0.11).cos_());
+  const at::Tensor x = rounded(counting({2, 3, 16, 32}, 0.37).sin_()),
+                   t = rounded(counting({2, 3, 16, 32}, 0.11).cos_());
   const at::Tensor y = model->forward(x, {});
   EXPECT_NEAR(y.sum().item<double>(), 1.97682907, 5e-9);
   EXPECT_NEAR(y.abs().mean().item<double>(), 0.0819700669, 5e-11);
   const std::vector<double> first = {0.0419306783, -0.1801154488, 0.1654003665, -0.0102770862};
-  for (size_t i = 0; i < first.size(); ++i) EXPECT_NEAR(y[0][0][0][i].item<double>(), first[i], 5e-11);
+  for (size_t i = 0; i < first.size(); ++i)
+    EXPECT_NEAR(y[0][0][0][i].item<double>(), first[i], 5e-11);
   EXPECT_NEAR(y[1][2][15][31].item<double>(), -0.1001088763, 5e-11);
   EXPECT_NEAR(loss(Loss::relative_l2, y, t).item<double>(), 1.0110184528, 5e-11);
 }
@@ -70,7 +86,8 @@ TEST(Vit, HalfPrecisionIsNearAndGivesEveryParameterAGradient) {
     for (const Param& param : model->params()) {
       ASSERT_TRUE(param.tensor.grad().defined()) << param.name;
       if (!param.name.ends_with("attn.k.bias"))
-        EXPECT_LT(test::distance(param.tensor.grad(), golden.at("grad." + param.name)), 0.15) << policy << " " << param.name;
+        EXPECT_LT(test::distance(param.tensor.grad(), golden.at("grad." + param.name)), 0.15)
+            << policy << " " << param.name;
     }
   }
 }
@@ -86,7 +103,8 @@ TEST(Vit, HasTheCountsOfTheReference) {
 }
 
 TEST(Vit, HasTheFormulaOfTheReferenceInItsTable) {
-  for (const auto& [width, patch, teraflops] : {std::tuple(384, 8, 0.482), {1536, 8, 3.993}, {1536, 4, 30.39}}) {
+  for (const auto& [width, patch, teraflops] :
+       {std::tuple(384, 8, 0.482), {1536, 8, 3.993}, {1536, 4, 30.39}}) {
     const auto model = counted(width, patch);
     const double d = width, p = patch, n = (360 / p) * (720 / p);
     const double expected = 12 * (24 * n * d * d + 4 * n * n * d) + 4 * n * d * 20 * p * p;
@@ -99,9 +117,11 @@ TEST(Vit, HasTheFormulaOfTheReferenceInItsTable) {
 }
 
 TEST(Vit, HasTheNamesOfTheReferenceInOrder) {
-  std::vector<std::string> expected = {"pos_embed", "patch_embed.proj.weight", "patch_embed.proj.bias"};
+  std::vector<std::string> expected = {"pos_embed", "patch_embed.proj.weight",
+                                       "patch_embed.proj.bias"};
   for (int i = 0; i < 12; ++i)
-    for (const char* layer : {"norm1", "norm2", "attn.q", "attn.k", "attn.v", "attn.proj", "mlp.fc1", "mlp.fc2"})
+    for (const char* layer :
+         {"norm1", "norm2", "attn.q", "attn.k", "attn.v", "attn.proj", "mlp.fc1", "mlp.fc2"})
       for (const char* kind : {"weight", "bias"})
         expected.push_back("blocks." + std::to_string(i) + "." + layer + "." + kind);
   expected.insert(expected.end(), {"norm.weight", "norm.bias", "head.weight"});
@@ -121,7 +141,8 @@ TEST(Vit, TrainingDoesNotDependOnHowABatchIsSplit) {
   at::Tensor x = at::empty({4, 3, 16, 24}, c10::kDouble);
   fill_normal(x, random_key(1, "x"));
   const auto run = [&](int64_t first, int64_t count) {
-    return model->forward(x.narrow(0, first, count), {.training = true, .seed = 2, .step = 3, .first_sample = first});
+    return model->forward(x.narrow(0, first, count),
+                          {.training = true, .seed = 2, .step = 3, .first_sample = first});
   };
   EXPECT_LT(test::largest_difference(at::cat({run(0, 1), run(1, 3)}), run(0, 4)), 1e-12);
   EXPECT_GT(test::largest_difference(run(0, 4), model->forward(x, {})), 1e-2);
@@ -133,7 +154,8 @@ TEST(Vit, RefusesSizesThatDoNotFit) {
   const std::string heads = test::error_of([] { make_vit({.width = 384, .heads = 7}, {}); });
   EXPECT_TRUE(test::contains(heads, "model.heads = 7 does not divide model.width = 384"));
   EXPECT_TRUE(test::contains(heads, "set model.heads to one of 1, 2, 3, 4, 6, 8"));
-  EXPECT_TRUE(test::contains(test::error_of([] { make_vit({.image = {360}}, {}); }), "two positive numbers"));
+  EXPECT_TRUE(test::contains(test::error_of([] { make_vit({.image = {360}}, {}); }),
+                             "two positive numbers"));
 }
 
 }  // namespace

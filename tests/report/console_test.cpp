@@ -109,7 +109,8 @@ TEST(Console, TheLastLineSaysWhyItEndedAndWhereTheResultsAre) {
   const auto lines = messages_of(file);
   EXPECT_TRUE(has(lines, "checkpoint (step 40): saved checkpoints/40"));
   EXPECT_TRUE(has(lines, "Final metrics: rmse_u10=0.0625"));
-  EXPECT_EQ(lines.back(), "Finished at step 40 after 1:02:03: all epochs done. Results are in runs/demo");
+  EXPECT_EQ(lines.back(),
+            "Finished at step 40 after 1:02:03: all epochs done. Results are in runs/demo");
 }
 
 TEST(Console, AnEvaluationBeforeTrainingIsNoEpochLine) {
@@ -145,19 +146,23 @@ TEST(Console, OnATerminalABarIsDrawnSeldomAndClearedBeforeLines) {
 }
 
 TEST(ProgressBar, NeverIsLongerThanTheTerminal) {
-  const report::Progress progress{.done = 10, .total = 40, .words = {"epoch 1", "loss 0.31", "42 samples/s"}};
+  const report::Progress progress{
+      .done = 10, .total = 40, .words = {"epoch 1", "loss 0.31", "42 samples/s"}};
   for (const int columns : {30, 40, 60, 120}) {
     int shown = 0;  // bytes that begin a character, less those of the colours
     const std::string line = report::progress_line(progress, columns);
     for (size_t i = 0; i < line.size(); ++i) {
-      if (line[i] == '\x1b') i = line.find('m', i);
-      else if ((static_cast<unsigned char>(line[i]) & 0xC0U) != 0x80U) ++shown;
+      if (line[i] == '\x1b')
+        i = line.find('m', i);
+      else if ((static_cast<unsigned char>(line[i]) & 0xC0U) != 0x80U)
+        ++shown;
     }
     EXPECT_LE(shown, columns) << line;
   }
   EXPECT_TRUE(contains(report::progress_line(progress, 120), " 25% "));
   EXPECT_TRUE(contains(report::progress_line(progress, 120), "42 samples/s"));
-  EXPECT_EQ(report::progress_line({.done = 7, .total = 0, .words = {"loss 1"}}, 80), "step 7  loss 1");
+  EXPECT_EQ(report::progress_line({.done = 7, .total = 0, .words = {"loss 1"}}, 80),
+            "step 7  loss 1");
 }
 
 TEST(Forecast, LeavesTheFirstStepOutAndCountsEvaluations) {

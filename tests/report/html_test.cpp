@@ -38,7 +38,8 @@ TEST(Html, HoldsEveryRunAndNothingFromOutside) {
   EXPECT_EQ(runs[0]["curves"]["valid"]["s"], (json{10, 20, 30, 40}));
   EXPECT_EQ(runs[0]["metrics"]["rmse_u10"]["best"]["value"], 0.0625);
   EXPECT_EQ(runs[0]["metrics"]["accuracy"]["best"]["value"], 0.8);
-  for (const char* outside : {"src=\"http", "href=", "@import", "url(http"}) EXPECT_FALSE(contains(page, outside));
+  for (const char* outside : {"src=\"http", "href=", "@import", "url(http"})
+    EXPECT_FALSE(contains(page, outside));
 }
 
 TEST(Html, NamesCannotBreakOutOfThePage) {
@@ -73,7 +74,8 @@ TEST(Html, LongRunsAreThinnedAndKeepTheirPeaks) {
   EXPECT_EQ(smooth.step.size(), report::most_points);
   EXPECT_EQ(smooth.step.back(), 50'000);
   EXPECT_EQ(smooth.seconds.back(), 25'000);
-  const report::Curve rate = curves.ratio([](const StepRecord& step) { return double(step.samples); }, seconds);
+  const report::Curve rate =
+      curves.ratio([](const StepRecord& step) { return double(step.samples); }, seconds);
   EXPECT_LE(rate.step.size(), report::most_points);
   EXPECT_EQ(rate.value.front(), 32);
 }
@@ -89,7 +91,8 @@ TEST(Html, AMissingOrBrokenLogIsADataError) {
   EXPECT_TRUE(contains(error, file + ":52: this is not a record"));
   EXPECT_TRUE(contains(error, "fix: take that line out"));
   std::ofstream(file, std::ios::trunc);
-  EXPECT_TRUE(contains(error_of([&] { report::summarize(dir / "a"); }), "has no record of type run"));
+  EXPECT_TRUE(
+      contains(error_of([&] { report::summarize(dir / "a"); }), "has no record of type run"));
 }
 
 TEST(Html, TheSinkWritesPageAndPictureWhileTheRunGoesOn) {

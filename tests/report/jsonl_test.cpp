@@ -44,8 +44,9 @@ TEST(Jsonl, NamesOfFieldsAreFrozen) {
   step.skipped = true;
   std::string fields;
   for (const std::string& line :
-       {report::to_line(sample_info("a", "b")), report::to_line(step), report::to_line(sample_epoch(0)),
-        report::to_line(sample_valid(0)), report::to_line(EventRecord{}), report::to_line(EndRecord{})}) {
+       {report::to_line(sample_info("a", "b")), report::to_line(step),
+        report::to_line(sample_epoch(0)), report::to_line(sample_valid(0)),
+        report::to_line(EventRecord{}), report::to_line(EndRecord{})}) {
     const auto record = ordered_json::parse(line);
     fields += record["type"].get<std::string>() + ":";
     for (const auto& [name, value] : record.items()) fields += " " + name;
@@ -64,7 +65,8 @@ TEST(Jsonl, OptionalFieldsAreLeftOutAndNumbersThatAreNoneAreNull) {
   const auto record = ordered_json::parse(report::to_line(step));
   EXPECT_TRUE(record["loss"].is_null());
   EXPECT_TRUE(record["lr"].is_null());
-  for (const char* name : {"grad_norm", "loss_scale", "skipped"}) EXPECT_FALSE(record.contains(name));
+  for (const char* name : {"grad_norm", "loss_scale", "skipped"})
+    EXPECT_FALSE(record.contains(name));
 }
 
 TEST(Jsonl, NumbersComeBackBitForBit) {
@@ -155,7 +157,8 @@ TEST(Jsonl, AFolderThatCannotBeMadeIsAnErrorWithThePath) {
   TempDir dir;
   std::ofstream(dir / "file") << "x";
   const std::string below = (dir / "file").string() + "/run";
-  EXPECT_TRUE(contains(error_of([&] { report::jsonl_sink(below)->start(sample_info("a", below)); }), below));
+  EXPECT_TRUE(contains(error_of([&] { report::jsonl_sink(below)->start(sample_info("a", below)); }),
+                       below));
 }
 
 }  // namespace

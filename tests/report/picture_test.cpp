@@ -25,10 +25,12 @@ struct Decoded {
 Decoded decode(const std::string& bytes) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
-  EXPECT_NE(png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()), 0) << image.message;
+  EXPECT_NE(png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()), 0)
+      << image.message;
   image.format = PNG_FORMAT_RGB;
   Decoded decoded{image.width, image.height, std::vector<uint8_t>(PNG_IMAGE_SIZE(image))};
-  EXPECT_NE(png_image_finish_read(&image, nullptr, decoded.rgb.data(), 0, nullptr), 0) << image.message;
+  EXPECT_NE(png_image_finish_read(&image, nullptr, decoded.rgb.data(), 0, nullptr), 0)
+      << image.message;
   return decoded;
 }
 
@@ -59,21 +61,22 @@ TEST(Picture, RowZeroIsOnTopAndANumberThatIsNoneIsGrey) {
 
 TEST(Picture, TitlesAreDrawn) {
   const auto ink_of = [](const std::string& title) {
-    PictureRecord record{.tag = "", .step = 1, .rows = 1, .columns = 2, .panels = {{title, {0, 1}}}};
+    PictureRecord record{
+        .tag = "", .step = 1, .rows = 1, .columns = 2, .panels = {{title, {0, 1}}}};
     const Decoded picture = decode(report::png_of(record));
     int64_t count = 0;
-    for (int64_t y = 0; y < 90; ++y)
-      for (int64_t x = 0; x < picture.width; ++x) count += picture.at(x, y) == report::Colour{32, 36, 44};
+    for (int64_t y = 0; y < picture.height; ++y)
+      for (int64_t x = 0; x < picture.width; ++x)
+        count += picture.at(x, y) == report::Colour{32, 36, 44};
     return count;
   };
-  EXPECT_EQ(ink_of(""), 0);
-  EXPECT_EQ(ink_of("I"), 9 * (2 + 7 + 2)) << "the dots of I, nine pixels each";
+  EXPECT_EQ(ink_of("I") - ink_of(""), 9 * (2 + 7 + 2)) << "the dots of I, nine pixels each";
 }
 
 TEST(Picture, TurboPassesThroughItsPublishedColours) {
   const auto near = [](report::Colour colour, report::Colour wanted) {
     for (size_t i = 0; i < 3; ++i)
-      if (std::abs(colour[i] - wanted[i]) > 12) return false;
+      if (std::abs(colour[i] - wanted[i]) > 2) return false;
     return true;
   };
   EXPECT_TRUE(near(report::turbo(0), {48, 18, 59}));

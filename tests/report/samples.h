@@ -43,8 +43,13 @@ inline StepRecord sample_step(int64_t step) {
 }
 
 inline EpochRecord sample_epoch(int64_t epoch) {
-  return {.epoch = epoch, .step = 10 * (epoch + 1), .steps = 10, .train_loss = 0.578991,
-          .lr = 4.9e-4, .seconds = 61.23, .samples_per_second = 8.362};
+  return {.epoch = epoch,
+          .step = 10 * (epoch + 1),
+          .steps = 10,
+          .train_loss = 0.578991,
+          .lr = 4.9e-4,
+          .seconds = 61.23,
+          .samples_per_second = 8.362};
 }
 
 inline ValidRecord sample_valid(int64_t epoch) {
@@ -60,7 +65,8 @@ inline ValidRecord sample_valid(int64_t epoch) {
 }
 
 inline PictureRecord sample_picture() {
-  PictureRecord picture{.tag = "Visualization, t2m", .step = 10, .rows = 90, .columns = 180, .panels = {}};
+  PictureRecord picture{
+      .tag = "Visualization, t2m", .step = 10, .rows = 90, .columns = 180, .panels = {}};
   for (const float shift : {0.0F, 0.3F}) {
     std::vector<float> values;
     for (int64_t i = 0; i < picture.rows * picture.columns; ++i)
@@ -80,7 +86,10 @@ inline void play(report::Sink& sink, const RunInfo& info, int64_t epochs = 4) {
     sink.valid(sample_valid(epoch));
   }
   sink.event({.kind = "checkpoint", .step = 10 * epochs, .text = "saved checkpoints/40"});
-  sink.end({.step = 10 * epochs, .seconds = 3723, .reason = "epochs", .metrics = {{"rmse_u10", 0.0625}}});
+  sink.end({.step = 10 * epochs,
+            .seconds = 3723,
+            .reason = "epochs",
+            .metrics = {{"rmse_u10", 0.0625}}});
 }
 
 inline std::string text_of(const std::string& file) {

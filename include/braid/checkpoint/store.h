@@ -3,8 +3,7 @@
 //
 //   checkpoint::Store store("runs/demo/checkpoints", {.keep = 2, .best = 1, .metric = "loss"});
 //   store.save({.step = 1200, .state = state, .metrics = {{"loss", 0.12}}});
-//   if (auto found = store.newest()) resume(*found);     // skips broken ones and says so in
-//   found->skipped
+//   if (auto found = store.newest()) resume(*found);   // found->skipped names broken ones
 //
 // A folder holds model.safetensors (weights alone, readable elsewhere),
 // state-00000-of-00001.safetensors (all the rest of this rank's shard), config.yaml and
@@ -52,8 +51,8 @@ class Store {
   // Writes a checkpoint (one of the same step is replaced), then removes what keep and best do not
   // hold. Throws StorageError; what was saved before stays.
   std::filesystem::path save(const Snapshot& snapshot);
-  std::optional<Found> newest()
-      const;  // the newest whole one; throws StorageError if all are broken
+  // The newest whole one; throws StorageError if there are some and all are broken.
+  std::optional<Found> newest() const;
   std::vector<std::filesystem::path> list() const;  // oldest first, broken ones too
   std::filesystem::path best() const;               // by the metric; empty if none
 

@@ -41,7 +41,7 @@ class Fields {
   virtual ~Fields() = default;
 
   template <class T>
-  void field(std::string_view name, T& value, std::string_view help, Rule rule = {}) {
+  void field(std::string_view name, T& value, std::string_view help, const Rule& rule = {}) {
     visit(name, Slot(&value), help, rule);
   }
 

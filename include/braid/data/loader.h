@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Batches in an order that depends on (seed, epoch) alone: not on the number of ranks, nor of reader threads.
+// Batches in an order that depends on (seed, epoch) alone: not on the number of ranks, nor of
+// reader threads.
 //
-//   data::Loader loader(source, {.global_batch = 16, .workers = 4, .seed = 1}, {.rank = 0, .size = 1});
-//   while (auto batch = loader.next()) train(*batch);     // one epoch; the next call begins the following one
+//   data::Loader loader(source, {.global_batch = 16, .workers = 4, .seed = 1}, {.rank = 0, .size =
+//   1}); while (auto batch = loader.next()) train(*batch);     // one epoch; the next call begins
+//   the following one
 //
-// Global batch t of an epoch is order[t*G, (t+1)*G); rank r of R takes its elements r, r+R, ..., so 8 over 3 is 3, 3, 2.
+// Global batch t of an epoch is order[t*G, (t+1)*G); rank r of R takes its elements r, r+R, ..., so
+// 8 over 3 is 3, 3, 2.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,11 +30,11 @@ enum class Tail {
 struct LoaderOptions {
   int64_t global_batch = 1;
   bool shuffle = true;
-  int64_t workers = 2;        // reader threads; 0: the caller's thread reads
-  int64_t queue = 2;          // batches read ahead
+  int64_t workers = 2;  // reader threads; 0: the caller's thread reads
+  int64_t queue = 2;    // batches read ahead
   uint64_t seed = 0;
   Tail tail = Tail::drop;
-  int device = -1;            // index of the GPU that batches are copied to; -1: they stay on the CPU
+  int device = -1;  // index of the GPU that batches are copied to; -1: they stay on the CPU
   bool check_finite = false;  // stop at a sample with NaN or infinity, naming it
 };
 
@@ -41,12 +44,13 @@ struct Shard {
 };
 
 struct Batch {
-  at::Tensor input, target;   // [local batch, ...]
-  int64_t samples = 0;        // real samples in it; the rest is padding
-  std::vector<int64_t> weights;  // a sample each: 1, or its number of targets that count (token models); 0 for padding
+  at::Tensor input, target;      // [local batch, ...]
+  int64_t samples = 0;           // real samples in it; the rest is padding
+  std::vector<int64_t> weights;  // a sample each: 1, or its number of targets that count (token
+                                 // models); 0 for padding
   int64_t epoch = 0;
-  int64_t step = 0;           // within the epoch
-  double wait = 0;            // seconds that next() waited for the readers
+  int64_t step = 0;  // within the epoch
+  double wait = 0;   // seconds that next() waited for the readers
 };
 
 class Loader {
@@ -56,12 +60,12 @@ class Loader {
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
 
-  std::optional<Batch> next();       // nothing at the end of an epoch
+  std::optional<Batch> next();  // nothing at the end of an epoch
   int64_t steps_per_epoch() const;
-  int64_t epoch() const;             // of the batch that next() will give
+  int64_t epoch() const;  // of the batch that next() will give
 
-  State state() const;               // position, to the batch: epoch and step within it
-  void load(const State& state);     // throws StorageError if the data set has another size or seed
+  State state() const;            // position, to the batch: epoch and step within it
+  void load(const State& state);  // throws StorageError if the data set has another size or seed
 
  private:
   struct Impl;
@@ -70,7 +74,8 @@ class Loader {
 
 // The order of an epoch: randperm(size) of a CPU generator seeded seed + epoch, or 0..size-1.
 std::vector<int64_t> epoch_order(int64_t size, uint64_t seed, int64_t epoch, bool shuffle);
-// The samples of one rank as a distributed sampler takes them: padded from the front to a multiple of the ranks, then r, r+R, ...
+// The samples of one rank as a distributed sampler takes them: padded from the front to a multiple
+// of the ranks, then r, r+R, ...
 std::vector<int64_t> shard_of(const std::vector<int64_t>& order, Shard shard);
 
 }  // namespace braid::data

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A data set: samples by index. A source says the shape of a sample and fills tensors that the loader hands it.
+// A data set: samples by index. A source says the shape of a sample and fills tensors that the
+// loader hands it.
 //
 //   auto source = data::open_source(options, Split::train, seed);
 //   data::Sample sample = data::empty_sample(source->spec());
@@ -38,9 +39,11 @@ class Source {
   virtual ~Source() = default;
   virtual int64_t size() const = 0;
   virtual const SampleSpec& spec() const = 0;
-  // Fills `out`. Called by many threads at once. Throws DataError that names the file and the sample.
+  // Fills `out`. Called by many threads at once. Throws DataError that names the file and the
+  // sample.
   virtual void read(Access access, const Sample& out) const = 0;
-  virtual std::string describe(int64_t index) const = 0;  // "data/train/2008.h5, frame 12": for messages
+  virtual std::string describe(
+      int64_t index) const = 0;  // "data/train/2008.h5, frame 12": for messages
 };
 
 Sample empty_sample(const SampleSpec& spec);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Attention that names the kernel itself, so that a dry run sees the operator the device will run.
 //
-//   y = kernels::attention(q, k, v, {.causal = true});   // q [B, H, N, D]; k, v [B, H or fewer, M, D]
+//   y = kernels::attention(q, k, v, {.causal = true});   // q [B, H, N, D]; k, v [B, H or fewer, M,
+//   D]
 //
-// With fewer heads in k and v, each serves H / heads(k) neighbouring heads of q. Computed in the dtype of q; sums and
-// softmax inside are fp32 or better.
+// With fewer heads in k and v, each serves H / heads(k) neighbouring heads of q. Computed in the
+// dtype of q; sums and softmax inside are fp32 or better.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -16,15 +17,16 @@
 namespace braid::kernels {
 
 struct AttentionOptions {
-  bool causal = false;          // position i sees positions <= i; needs N == M
+  bool causal = false;               // position i sees positions <= i; needs N == M
   std::optional<double> scale = {};  // of the scores; D^-0.5 unless given
-  Drop drop = {};               // of the attention weights
+  Drop drop = {};                    // of the attention weights
 };
 
 enum class AttentionKernel { flash_cpu, flash_cuda, efficient_cuda, written_out };
 
 // What `attention` runs for these tensors.
-AttentionKernel attention_kernel(const at::Tensor& q, const at::Tensor& v, const AttentionOptions& options);
+AttentionKernel attention_kernel(const at::Tensor& q, const at::Tensor& v,
+                                 const AttentionOptions& options);
 std::string_view to_text(AttentionKernel kernel);
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dropout whose mask depends on (key, global position) alone: the same on CPU and GPU, and however a batch is split.
+// Dropout whose mask depends on (key, global position) alone: the same on CPU and GPU, and however
+// a batch is split.
 //
 //   RandomKey key = random_key(seed, "blocks.0.mlp").with(step);
-//   y = kernels::dropout(x, {.rate = 0.1, .key = key, .first_sample = 32});   // x: samples 32 ... of the global batch
+//   y = kernels::dropout(x, {.rate = 0.1, .key = key, .first_sample = 32});   // x: samples 32 ...
+//   of the global batch
 #pragma once
 #include <cstdint>
 
@@ -13,7 +15,7 @@
 namespace braid::kernels {
 
 struct Drop {
-  double rate = 0;           // share of elements set to 0; the others are divided by 1 - rate
+  double rate = 0;  // share of elements set to 0; the others are divided by 1 - rate
   RandomKey key = {};
   int64_t first_sample = 0;  // place of x[0] in the global batch
 };

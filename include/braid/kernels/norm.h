@@ -7,7 +7,8 @@
 
 namespace braid::kernels {
 
-// x [..., width], weight [width]; any floating dtypes. Computed in fp32 (fp64 for fp64), given in the dtype of x.
+// x [..., width], weight [width]; any floating dtypes. Computed in fp32 (fp64 for fp64), given in
+// the dtype of x.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
 }  // namespace braid::kernels

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where am I: the only place that reads environment variables. Everything else is handed this
-// struct.
+// Where am I: the only place that reads environment variables. All else is handed this struct.
 //
 //   launch::Environment here = launch::environment();
 //   if (here.rank == 0) bar.show(here.columns);

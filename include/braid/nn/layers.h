@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers written once (heavy header). A layer knows its full name, so its initial values are f(seed, name, element) and its
-// dropout masks f(seed, step, name, position): neither depends on the order of construction or on the layout of a run.
+// Layers written once (heavy header). A layer knows its full name, so its initial values are
+// f(seed, name, element) and its dropout masks f(seed, step, name, position): neither depends on
+// the order of construction or on the layout of a run.
 //
 //   struct Block : Layer {
 //     explicit Block(const Scope& scope) : Layer(scope), fc(child<Linear>("fc", 64, 64)) {}
@@ -37,9 +38,12 @@ struct Init {
   static Init zeros() { return {}; }
   static Init ones() { return {Kind::ones}; }
   static Init normal(double std) { return {Kind::normal, std}; }
-  static Init truncated(double std) { return {Kind::normal, std, 2}; }  // absolute cuts, as timm's trunc_normal_
+  static Init truncated(double std) {
+    return {Kind::normal, std, 2};
+  }  // absolute cuts, as timm's trunc_normal_
   static Init uniform(double bound) { return {Kind::uniform, bound}; }
-  static Init fan_in(int64_t inputs);  // uniform +-1/sqrt(inputs): the default of torch's Linear and Conv2d
+  static Init fan_in(
+      int64_t inputs);  // uniform +-1/sqrt(inputs): the default of torch's Linear and Conv2d
 };
 
 // A torch module that knows its full name and how to make parameters and children.
@@ -51,15 +55,19 @@ class Layer : public torch::nn::Module {
 
   template <class Child, class... Args>
   std::shared_ptr<Child> child(const std::string& name, Args&&... args) {
-    return register_module(name, std::make_shared<Child>(scope_ / name, std::forward<Args>(args)...));
+    return register_module(name,
+                           std::make_shared<Child>(scope_ / name, std::forward<Args>(args)...));
   }
   at::Tensor param(const std::string& name, at::IntArrayRef sizes, Init init);
-  // The layer's line in the table: its own parameters without those of children; `output` without the batch.
+  // The layer's line in the table: its own parameters without those of children; `output` without
+  // the batch.
   LayerRow row(std::string kind, std::vector<int64_t> output, double flops) const;
 
  protected:
   c10::ScalarType compute() const { return scope_.build.precision.compute; }
-  at::Tensor cast(const at::Tensor& tensor) const { return tensor.to(compute()); }  // no copy if it has that dtype
+  at::Tensor cast(const at::Tensor& tensor) const {
+    return tensor.to(compute());
+  }  // no copy if it has that dtype
 
  private:
   Scope scope_;
@@ -77,7 +85,8 @@ class Linear : public Layer {
  public:
   Linear(Scope scope, int64_t in, int64_t out, LinearOptions options = {});
   at::Tensor forward(const at::Tensor& x) const;
-  LayerRow row(std::vector<int64_t> lead) const;  // lead: dims before the last one, without the batch: {tokens}
+  LayerRow row(std::vector<int64_t> lead)
+      const;  // lead: dims before the last one, without the batch: {tokens}
   at::Tensor weight, bias;
 
  private:
@@ -88,7 +97,8 @@ class Linear : public Layer {
 class LayerNorm : public Layer {
  public:
   LayerNorm(Scope scope, int64_t width, double eps);
-  at::Tensor forward(const at::Tensor& x) const;  // in the parameters' dtype, statistics in fp32 or better
+  at::Tensor forward(
+      const at::Tensor& x) const;  // in the parameters' dtype, statistics in fp32 or better
   LayerRow row(std::vector<int64_t> lead) const;
   at::Tensor weight, bias;
 
@@ -132,10 +142,12 @@ class Conv2d : public Layer {
   Conv2dOptions options_;
 };
 
-// Places where elements or whole branches of samples are dropped in training. Values, not modules: they hold no parameters.
+// Places where elements or whole branches of samples are dropped in training. Values, not modules:
+// they hold no parameters.
 class Dropout {
  public:
-  Dropout(const Scope& scope, const std::string& name, double rate) : path_((scope / name).path), rate_(rate) {}
+  Dropout(const Scope& scope, const std::string& name, double rate)
+      : path_((scope / name).path), rate_(rate) {}
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const;
   kernels::Drop at(const Pass& pass) const;  // rate 0 unless training
   bool active(const Pass& pass) const { return pass.training && rate_ > 0; }

@@ -26,7 +26,7 @@ struct VitOptions {
   int64_t channels_in = 20, channels_out = 20;
   int64_t width = 384, depth = 12, heads = 8;
   double mlp_ratio = 4;
-  double dropout = 0;      // also of attention and drop-path, as in the reference
+  double dropout = 0;  // also of attention and drop-path, as in the reference
   double eps = 1e-6;
 };
 
@@ -34,7 +34,8 @@ enum class Upsampler { pixelshuffle, pixelshuffledirect, nearest_conv, none };
 enum class Residual { conv1, conv3 };
 
 struct SwinirOptions {
-  std::vector<int64_t> image = {64, 64};  // size of a low-resolution input: for the table of layers; any other runs too
+  std::vector<int64_t> image = {
+      64, 64};  // size of a low-resolution input: for the table of layers; any other runs too
   int64_t channels = 3;
   int64_t scale = 2;
   int64_t window = 8;
@@ -82,7 +83,8 @@ void describe(Fields& fields, VitOptions& options);
 void describe(Fields& fields, SwinirOptions& options);
 void describe(Fields& fields, GptOptions& options);
 void describe(Fields& fields, LlamaOptions& options);
-void describe(Fields& fields, ModelOptions& options);  // name, then the fields of that model, flat in the section
+void describe(Fields& fields,
+              ModelOptions& options);  // name, then the fields of that model, flat in the section
 
 // Checks the sizes (ConfigError) and builds. One per model in its own file; make_model picks.
 std::unique_ptr<Model> make_mlp(const MlpOptions& options, const Build& build);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Optimizers over named parameters of any LibTorch module; fused kernels of torch on CPU and CUDA.
 //
-//   optim::Optimizer adam(named_params(*model), {.name = optim::Algorithm::adamw, .lr = 3e-4,
-//   .weight_decay = 0.1}); loss.backward(); adam.step(/*lr=*/3e-4); adam.zero_grad();
+//   optim::Optimizer adamw(named_params(*model), {.lr = 3e-4, .weight_decay = 0.1});
+//   loss.backward();
+//   adamw.step();
+//   adamw.zero_grad();
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -56,8 +58,7 @@ class Optimizer {
   // "<parameter>/exp_avg", "/exp_avg_sq", "/step" (Adam), "/momentum" (SGD), "/master"; shares
   // memory with the optimizer. Only of parameters that were updated at least once.
   State state() const;
-  void load(
-      const State& state);  // copies; throws StorageError if it is of another model or algorithm
+  void load(const State& state);  // copies; throws StorageError if of another model or algorithm
 
  private:
   struct Impl;

@@ -2,8 +2,8 @@
 // Learning rates by step, as pure functions: a resume needs no state.
 //
 //   optim::ScheduleOptions s{.schedule = optim::Schedule::cosine, .warmup = 100};
-//   lr = optim::lr_at(s, {.lr = 5e-4, .total_steps = 30000, .steps_per_epoch = 2372}, step);   //
-//   step 0 is the first update
+//   lr = optim::lr_at(s, {.lr = 5e-4, .total_steps = 30000, .steps_per_epoch = 2372}, step);
+//   // step 0 is the first update
 #pragma once
 #include <cstdint>
 

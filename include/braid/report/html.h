@@ -13,7 +13,8 @@
 
 namespace braid::report {
 
-// Reads each folder's log.jsonl and, if there is one, picture.png. Throws DataError if a log is missing or broken.
+// Reads each folder's log.jsonl and, if there is one, picture.png. Throws DataError if a log is
+// missing or broken.
 std::string html_report(const std::vector<std::filesystem::path>& runs);
 
 struct BestValue {
@@ -35,9 +36,9 @@ struct RunSummary {
   double samples_per_second = 0, tokens_per_second = 0, tflops = 0;  // means over all steps
   double data_wait = 0;                                              // share of the time, 0 to 1
   int64_t memory = 0;                                                // peak in bytes
-  std::optional<double> valid_loss;                     // of the last validation
-  std::vector<std::pair<std::string, double>> metrics;  // of the last validation
-  std::optional<BestValue> best;                        // of the main metric of all validations
+  std::optional<double> valid_loss;                                  // of the last validation
+  std::vector<std::pair<std::string, double>> metrics;               // of the last validation
+  std::optional<BestValue> best;  // of the main metric of all validations
 };
 RunSummary summarize(const std::filesystem::path& run);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where records go. The trainer hands each record to every sink; a sink ignores what it has no use for.
+// Where records go. The trainer hands each record to every sink; a sink ignores what it has no use
+// for.
 //
-//   report::Sinks sinks = report::open_sinks(options, "runs/demo", log, {.is_tty = isatty(2) == 1});
-//   sinks.start(info);
-//   sinks.step(record);
+//   report::Sinks sinks = report::open_sinks(options, "runs/demo", log, {.is_tty = isatty(2) ==
+//   1}); sinks.start(info); sinks.step(record);
 #pragma once
 #include <memory>
 #include <string>
@@ -61,8 +61,8 @@ std::unique_ptr<Sink> console_sink(const ReportOptions& options, Log& log, Termi
 std::unique_ptr<Sink> jsonl_sink(const std::string& dir);
 // dir/events/events.out.tfevents...; the curves Step/... have a point every `every` steps.
 std::unique_ptr<Sink> tensorboard_sink(const std::string& dir, int64_t every = 10);
-// dir/picture.png and dir/report.html, written after validations (not so often that it costs time) and at the end. It
-// reads dir/log.jsonl, so the jsonl sink must come before it.
+// dir/picture.png and dir/report.html, written after validations (not so often that it costs time)
+// and at the end. It reads dir/log.jsonl, so the jsonl sink must come before it.
 std::unique_ptr<Sink> html_sink(const std::string& dir);
 // The sinks named in options.to. Throws ConfigError for a name that is none.
 Sinks open_sinks(const ReportOptions& options, const std::string& dir, Log& log, Terminal terminal);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a trained model says of new input: a forecast rolled out in time, a finer picture, a continued text.
+// What a trained model says of new input: a forecast rolled out in time, a finer picture, a
+// continued text.
 //
-//   at::Tensor days = train::forecast(*model, {.means = m, .stds = s}, now, /*steps=*/8);    // [8, C, H, W], physical units
+//   at::Tensor days = train::forecast(*model, {.means = m, .stds = s}, now, /*steps=*/8);    // [8,
+//   C, H, W], physical units
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -16,7 +18,8 @@ struct Normalisation {
 Normalisation normalisation_of(const data::DataOptions& options, int64_t channels);
 
 // Each output is the next input. `now` is [C, H, W] in physical units.
-at::Tensor forecast(nn::Model& model, const Normalisation& normalisation, const at::Tensor& now, int64_t steps);
+at::Tensor forecast(nn::Model& model, const Normalisation& normalisation, const at::Tensor& now,
+                    int64_t steps);
 // [C, h, w] -> [C, s*h, s*w]; SwinIR normalises by itself.
 at::Tensor super_resolve(nn::Model& model, const at::Tensor& coarse);
 

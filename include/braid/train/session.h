@@ -17,6 +17,7 @@ namespace braid::train {
 
 struct SessionOptions {
   report::Terminal terminal = {};
+  int rank = 0, world = 1;  // of launch::environment()
   bool resume = false;
   bool quiet = false;            // no lines and no bar on the terminal
   std::string config_spec = {};  // as typed, for the record
@@ -28,6 +29,10 @@ struct Session {
   std::unique_ptr<nn::Model> model;
   std::unique_ptr<Trainer> trainer;
 };
+
+// Trains a model of your own program into options' run folder, with lines on the terminal.
+EndRecord fit(nn::Model& model, Splits data, const RunOptions& options,
+              SessionOptions session = {});
 
 // Makes the run folder, writes config.yaml into it, opens data and model. Without `resume`, a
 // folder that already holds checkpoints is refused, so that nothing saved is lost.

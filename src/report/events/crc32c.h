@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The checksum of TFRecord files: CRC-32C (Castagnoli), and its masked form that is stored beside the data.
+// The checksum of TFRecord files: CRC-32C (Castagnoli), and its masked form that is stored beside
+// the data.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -22,7 +22,8 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Readers take the files of a folder in the order of their names, so a resumed run must sort behind the broken one.
+// Readers take the files of a folder in the order of their names, so a resumed run must sort behind
+// the broken one.
 int64_t next_stamp(const std::filesystem::path& dir) {
   auto stamp = static_cast<int64_t>(wall_time());
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
@@ -35,7 +36,8 @@ int64_t next_stamp(const std::filesystem::path& dir) {
 
 std::filesystem::path new_events_path(const std::filesystem::path& dir) {
   std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) std::snprintf(host.data(), host.size(), "host");
+  if (gethostname(host.data(), host.size() - 1) != 0)
+    std::snprintf(host.data(), host.size(), "host");
   std::array<char, 24> stamp{};
   std::snprintf(stamp.data(), stamp.size(), "%010lld", static_cast<long long>(next_stamp(dir)));
   return dir / (std::string(events_prefix) + stamp.data() + "." + host.data() + "." +

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Writes one TensorBoard events file. Free of protobuf and torch, whose protobuf headers must not meet.
+// Writes one TensorBoard events file. Free of protobuf and torch, whose protobuf headers must not
+// meet.
 //
 //   EventsWriter events("runs/demo/events", /*first_step=*/0);
 //   events.scalar("Loss/train", step, 0.25);
@@ -20,7 +21,8 @@ struct EventImage {
 
 class EventsWriter {
  public:
-  // A new file in `dir`, later in name than those there. A reader forgets what older files say of steps > first_step.
+  // A new file in `dir`, later in name than those there. A reader forgets what older files say of
+  // steps > first_step.
   EventsWriter(const std::filesystem::path& dir, int64_t first_step);
   ~EventsWriter();
   EventsWriter(EventsWriter&&) noexcept;

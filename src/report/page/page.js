@@ -23,7 +23,7 @@ const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
 function number(x, digits = 4) {
   if (!known(x)) return "–";
   const size = Math.abs(x);
-  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return x.toExponential(Math.max(digits - 2, 1)).replace("e+", "e");
+  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return Number(x.toPrecision(Math.min(digits, 4))).toExponential().replace("e+", "e");
   if (size >= 1e4) return Math.round(x).toLocaleString("en-US");
   return String(Number(x.toPrecision(digits)));
 }
@@ -40,6 +40,7 @@ function count(n) {
 }
 const reasons = { steps: "all steps done", epochs: "all epochs done", time: "time limit reached", early_stop: "stopped early",
                   signal: "stopped by a signal", not_finite: "loss not finite" };
+const short = { steps: "done", epochs: "done", time: "time limit", early_stop: "early stop", signal: "signal", not_finite: "not finite" };
 const ending = (run) => run.reason ? reasons[run.reason] || run.reason : "running or cut off";
 
 // ---- head: facts and tiles of one run, a table of several
@@ -76,16 +77,17 @@ function tilesOf(run) {
 function markBest(cells, values, up) {
   const good = values.filter(known);
   if (good.length < 2 || new Set(good).size < 2) return;
-  const best = up ? Math.max(...good) : Math.min(...good);
-  cells.forEach((cell, i) => { if (values[i] === best) cell.classList.add("best"); });
+  const best = cells[values.indexOf(up ? Math.max(...good) : Math.min(...good))].textContent;
+  const equal = cells.filter((cell) => cell.textContent === best);  // as far as a reader sees
+  if (equal.length < good.length) equal.forEach((cell) => cell.classList.add("best"));
 }
 function runName(i) {
   const dot = el("span", { class: "dot", "data-colour": i });
-  return el("button", { class: "name", type: "button", "aria-pressed": "true", title: runs[i].path, on: { click: (event) => {
+  return el("button", { class: "name", type: "button", "data-run": i, "aria-pressed": "true", title: runs[i].path, on: { click: () => {
     state.hidden.has(i) ? state.hidden.delete(i) : state.hidden.add(i);
-    event.currentTarget.setAttribute("aria-pressed", String(!state.hidden.has(i)));
+    document.querySelectorAll(".name").forEach((button) => { if (button.dataset.run === String(i)) button.setAttribute("aria-pressed", String(!state.hidden.has(i))); });
     drawAll();
-  } } }, dot, runs[i].label);
+  } } }, dot, el("span", {}, runs[i].label));
 }
 function runTable() {
   if (single) return;
@@ -99,7 +101,7 @@ function runTable() {
     ["data wait", (run) => run.wait, (x) => number(x, 2) + " %", false],
     ["memory", (run) => run.memory, (x) => number(x, 3) + " GiB", false],
     ["time", (run) => run.seconds, duration, false],
-    ["state", ending, (x) => x, null]];
+    ["state", (run) => run.reason ? short[run.reason] || run.reason : "unfinished", (x) => x, null]];
   const body = runs.map((run, i) => el("tr", {}, el("td", {}, runName(i))));
   for (const [title, get, show, up] of columns) {
     const values = runs.map(get);
@@ -112,7 +114,9 @@ function runTable() {
   }
   document.getElementById("runs").append(
     el("div", { class: "card scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "run"), columns.map(([title]) => el("th", {}, title)))), el("tbody", {}, body))),
-    el("p", { class: "hint" }, "The best of each column is green. Click a run to hide or show its curves."));
+    el("p", { class: "hint" }, "The best of each column is green. Click a run to hide or show its curves."),
+    el("div", { class: "keys" }, runs.map((run, i) => runName(i))));
+  document.getElementById("charts").before(document.querySelector(".keys"));  // beside the charts, it stays in sight with them
 }
 
 // ---- charts
@@ -137,10 +141,8 @@ const tickText = (x) => Math.abs(x) >= 1e4 && state.axis === "step" ? count(x) :
 function visible(chart) { return chart.series().filter((one) => !state.hidden.has(one.run) && one.curve && one.curve.v.some(known)); }
 function quantile(sorted, q) { return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))]; }
 function ranges(chart, list) {
-  let x0 = Infinity, x1 = -Infinity, y0 = Infinity, y1 = -Infinity;
+  let y0 = Infinity, y1 = -Infinity;
   for (const { curve, faint } of list) {
-    const x = xs(curve);
-    x0 = Math.min(x0, x[0]); x1 = Math.max(x1, x[x.length - 1]);
     let values = curve.v.filter((v) => known(v) && (!chart.isLog() || v > 0));
     if (values.length === 0) continue;
     if (faint && values.length > 50) {  // single peaks may leave the picture, the curve behind them may not
@@ -150,10 +152,17 @@ function ranges(chart, list) {
     for (const v of values) { y0 = Math.min(y0, v); y1 = Math.max(y1, v); }
   }
   if (chart.zero) y0 = Math.min(y0, 0);
-  if (chart.most) y1 = Math.max(Math.min(y1 * 1.15, chart.most), y1);
+  if (chart.least) y1 = Math.max(y1, chart.least);
   if (y0 === y1) { y1 += Math.abs(y1) * 0.1 || 1; if (!chart.zero) y0 -= Math.abs(y0) * 0.1 || 1; }
-  if (x0 === x1) { x0 -= 1; x1 += 1; }
-  return { x0: chart.isLog() ? x0 : Math.min(x0, state.axis === "time" ? 0 : x0), x1, y0, y1 };
+  return { ...horizontal(), y0, y1 };
+}
+// All charts share one horizontal range, so that what happened at one time stands in one column.
+function horizontal() {
+  let x1 = 0;
+  runs.forEach((run, i) => {
+    for (const curve of [run.curves.smooth, run.curves.valid]) if (!state.hidden.has(i) && curve.v.length) x1 = Math.max(x1, xs(curve)[curve.v.length - 1]);
+  });
+  return { x0: 0, x1: x1 || 1 };
 }
 function layout(chart, list) {
   const r = ranges(chart, list), width = chart.box.clientWidth - (window.innerWidth <= 520 ? 24 : 32), height = chart.wide ? Math.min(340, Math.max(230, width * 0.42)) : 220;
@@ -246,7 +255,7 @@ function cross(chart, value) {
 function showTip(chart, value, left, top) {
   const rows = visible(chart).filter((one) => !one.faint).map((one) => {
     const i = nearestIndex(xs(one.curve), value);
-    return el("div", { class: "row" }, el("span", {}, el("i", { class: "dot", style: `background:${colour(one.colour)};margin:0` }), one.label),
+    return el("div", { class: "row" }, el("span", {}, el("i", { class: "dot", style: `background:${colour(one.colour)};margin:0` }), el("em", {}, one.label)),
       el("b", {}, number(one.curve.v[i]) + (chart.unit === "%" ? " %" : "")));
   });
   const when = state.axis === "step" ? `step ${Math.round(value).toLocaleString("en-US")}` : duration(value);
@@ -282,24 +291,22 @@ function lossSeries() {
     { curve: run.curves.valid, label: single ? "validation" : `${run.label}, valid.`, run: i, colour: single ? 1 : i, dashed: !single, dots: true }]);
 }
 function lossLegend() {
-  if (single) return [swatch("train, smoothed", 0, "line"), runs[0].curves.valid.v.length ? swatch("validation", 1, "dots") : null].filter(Boolean);
-  const names = runs.map((run, i) => state.hidden.has(i) ? null : swatch(run.label, i, "line")).filter(Boolean);
-  return [...names, swatch("validation", null, "dashed")];
+  const valid = runs.some((run) => run.curves.valid.v.length);
+  return [swatch("train, smoothed", single ? 0 : null, "line"), valid ? swatch("validation", single ? 1 : null, single ? "dots" : "dashed") : null].filter(Boolean);
 }
 function allCharts() {
-  const multi = single ? {} : { legendItems: () => runs.map((run, i) => state.hidden.has(i) ? null : swatch(run.label, i, "line")).filter(Boolean) };
   addChart("Loss", "", { wide: true, series: lossSeries, isLog: () => state.log, legendItems: lossLegend });
   const names = [...new Set(runs.flatMap((run) => Object.keys(run.metrics)))];
   const metric = (name, into) => addChart(name, runs.find((run) => run.metrics[name]).metrics[name].up ? "validation, higher is better" : "validation, lower is better",
-    { ...multi, into, series: () => runs.map((run, i) => ({ curve: run.metrics[name]?.curve, label: run.label, run: i, colour: i, dots: true })) });
+    { into, series: () => runs.map((run, i) => ({ curve: run.metrics[name]?.curve, label: run.label, run: i, colour: i, dots: true })) });
   names.slice(0, 4).forEach((name) => metric(name));
-  addChart("Learning rate", "", { ...multi, zero: true, series: plain("lr") });
-  addChart("Throughput", "samples/s", { ...multi, zero: true, series: plain("samples") });
-  addChart("Throughput", "tokens/s", { ...multi, zero: true, series: plain("tokens") });
-  addChart("Compute", "TFLOP/s", { ...multi, zero: true, series: plain("tflops") });
-  addChart("Data wait", "%", { ...multi, zero: true, most: 100, series: plain("wait") });
-  addChart("Memory", "GiB, peak", { ...multi, zero: true, series: plain("memory") });
-  addChart("Gradient norm", "smoothed", { ...multi, series: plain("grad_norm") });
+  addChart("Learning rate", "", { zero: true, series: plain("lr") });
+  addChart("Throughput", "samples/s", { zero: true, series: plain("samples") });
+  addChart("Throughput", "tokens/s", { zero: true, series: plain("tokens") });
+  addChart("Compute", "TFLOP/s", { zero: true, series: plain("tflops") });
+  addChart("Data wait", "%", { zero: true, least: 10, series: plain("wait") });
+  addChart("Memory", "GiB, peak", { zero: true, series: plain("memory") });
+  addChart("Gradient norm", "smoothed", { series: plain("grad_norm") });
   if (names.length <= 4) return;
   const grid = el("div", { class: "grid" });
   const box = el("details", { class: "card" }, el("summary", {}, `${names.length - 4} more metrics`), grid);
@@ -314,10 +321,10 @@ function more() {
   if (pictured.length) box.append(el("h2", {}, pictured.length > 1 ? "Last pictures" : "Last picture"), el("div", { class: "pictures" },
     pictured.map((run) => el("figure", { class: "card" }, el("img", { src: run.picture, alt: `picture of ${run.label}` }), el("figcaption", {}, run.label)))));
   for (const run of runs) {
-    const of = single ? null : el("small", {}, run.label);
-    if (run.events.length) box.append(el("details", { class: "card" }, el("summary", {}, `Events (${run.events.length})`, of),
+    const of = (text) => el("small", {}, single ? text : run.label);
+    if (run.events.length) box.append(el("details", { class: "card" }, el("summary", {}, "Events", of(String(run.events.length))),
       el("div", { class: "log" }, el("table", {}, run.events.map((event) => el("tr", {}, el("td", {}, `step ${event.step}`), el("td", {}, event.kind), el("td", {}, event.text)))))));
-    if (run.config) box.append(el("details", { class: "card" }, el("summary", {}, "Config", of || el("small", {}, run.spec)), el("pre", {}, run.config)));
+    if (run.config) box.append(el("details", { class: "card" }, el("summary", {}, "Config", of(run.spec)), el("pre", {}, run.config)));
   }
 }
 function drawAll() {

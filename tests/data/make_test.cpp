@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "braid/data/make.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "braid/data/npy.h"
+#include "braid/data/options.h"
+#include "data/field_file.h"
+#include "data/field_fixture.h"
+#include "support/expect.h"
+#include "support/files.h"
+
+namespace braid::data {
+namespace {
+
+using test::contains;
+using test::error_of;
+
+DataOptions weather_options(const std::filesystem::path& dir) {
+  DataOptions options;
+  options.kind = Kind::frames;
+  options.train = dir / "train";
+  options.valid = dir / "valid";
+  options.test = dir / "test";
+  options.means = dir / "stats/global_means.npy";
+  options.stds = dir / "stats/global_stds.npy";
+  return options;
+}
+
+// Root mean square of target minus the input moved east by some columns.
+double shifted_rmse(const Source& source, int64_t columns) {
+  const Sample sample = empty_sample(source.spec());
+  const int64_t width = source.spec().input.shape[2];
+  double squares = 0, count = 0;
+  for (int64_t index = 0; index < source.size(); index += 3) {
+    source.read({.index = index}, sample);
+    const auto *now = sample.input.const_data_ptr<float>(),
+               *next = sample.target.const_data_ptr<float>();
+    for (int64_t i = 0; i < sample.input.numel(); ++i) {
+      const int64_t x = i % width, from = i - x + (x - columns + width) % width;
+      squares += std::pow(next[i] - now[from], 2), ++count;
+    }
+  }
+  return std::sqrt(squares / count);
+}
+
+TEST(MakeWeather, GivesSomethingToLearn) {
+  test::TempDir dir;
+  int64_t calls = 0;
+  make_weather(dir.path(),
+               {.channels = 4, .height = 24, .width = 48, .frames = 120, .train_years = 2},
+               [&](int64_t done, int64_t total) {
+                 EXPECT_EQ(done, ++calls);
+                 EXPECT_EQ(total, 480);
+               });
+  EXPECT_EQ(calls, 480);
+  const auto train = open_source(weather_options(dir.path()), Split::train, 0);
+  EXPECT_EQ(train->size(), 240);
+  const double persistence = shifted_rmse(*train, 0), carried = shifted_rmse(*train, 2);
+  EXPECT_GT(persistence, 0.3);
+  EXPECT_LT(persistence, 0.6);
+  EXPECT_LT(carried, 0.7 * persistence) << "the flow carries fields by width / 24 columns a frame";
+  EXPECT_GT(carried, 0.14) << "the noise of one frame cannot be predicted";
+  EXPECT_TRUE(has_split(weather_options(dir.path()), Split::test));
+  EXPECT_EQ(open_source(weather_options(dir.path()), Split::test, 0)->size(), 120);
+}
+
+TEST(MakeWeather, IsNormalisedByItsStatistics) {
+  test::TempDir dir;
+  make_weather(
+      dir.path(),
+      {.channels = 3, .height = 16, .width = 32, .frames = 60, .valid_years = 0, .test_years = 0});
+  EXPECT_EQ(read_npy(dir / "stats/global_means.npy").sizes(), (std::vector<int64_t>{1, 3, 1, 1}));
+  const Scaling scaling = [&] {
+    const at::Tensor mean = read_npy(dir / "stats/global_means.npy"),
+                     std = read_npy(dir / "stats/global_stds.npy");
+    return Scaling{{mean.const_data_ptr<float>(), mean.const_data_ptr<float>() + 3},
+                   {std.const_data_ptr<float>(), std.const_data_ptr<float>() + 3}};
+  }();
+  const FieldFile file(dir / "train/1990.h5", {});
+  EXPECT_TRUE(file.direct());
+  for (int64_t c = 0; c < 3; ++c) {
+    double sum = 0, squares = 0;
+    std::vector<float> plane(16 * 32);
+    for (int64_t t = 0; t < 60; ++t) {
+      file.read({.frame = t, .channel = c, .rows = 16, .cols = 32}, plane.data(), scaling);
+      for (float x : plane) sum += x, squares += x * x;
+    }
+    EXPECT_NEAR(sum / (60 * 512), 0, 1e-3);
+    EXPECT_NEAR(squares / (60 * 512), 1, 1e-3);
+  }
+}
+
+TEST(MakeWeather, DependsOnTheSeedAlone) {
+  test::TempDir a, b, c;
+  const WeatherOptions options{
+      .channels = 2, .height = 8, .width = 16, .frames = 5, .valid_years = 0, .test_years = 0};
+  WeatherOptions other = options;
+  other.seed = 2;
+  make_weather(a.path(), options), make_weather(b.path(), options), make_weather(c.path(), other);
+  const auto first = [](const test::TempDir& dir) {
+    std::vector<float> frame(2 * 8 * 16);
+    FieldFile(dir / "train/1990.h5", {})
+        .read({.frame = 4, .channels = 2, .rows = 8, .cols = 16}, frame.data());
+    return frame;
+  };
+  EXPECT_EQ(first(a), first(b));
+  EXPECT_NE(first(a), first(c));
+  EXPECT_TRUE(contains(error_of([&] { make_weather(a.path(), {.channels = 0}); }),
+                       "weather of [0, 360, 720]"));
+}
+
+TEST(MakeSlices, HasTheLayoutAndUnitsOfTheReference) {
+  test::TempDir dir;
+  make_slices(dir.path(), {.height = 32, .width = 64, .days = 40, .years = 2});
+  const FieldFile file(dir / "2009.h5", {});
+  EXPECT_EQ(file.shape(), (FieldShape{40, 3, 33, 64}));
+  const double means[] = {6.3024, 278.3945, 18.4262}, stds[] = {3.7376, 21.0588, 16.4687};
+  for (int64_t c = 0; c < 3; ++c) {
+    double sum = 0, squares = 0;
+    std::vector<float> plane(33 * 64);
+    for (int64_t t = 0; t < 40; ++t) {
+      file.read({.frame = t, .channel = c, .rows = 33, .cols = 64}, plane.data());
+      for (double x : plane) sum += x - means[c], squares += (x - means[c]) * (x - means[c]);
+    }
+    EXPECT_NEAR(sum / (40 * 33 * 64) / stds[c], 0, 0.3);
+    EXPECT_NEAR(std::sqrt(squares / (40 * 33 * 64)) / stds[c], 1, 0.3);
+  }
+}
+
+TEST(CheckData, FindsNothingInGoodData) {
+  test::TempDir dir;
+  make_weather(dir.path(),
+               {.channels = 2, .height = 8, .width = 16, .frames = 5, .train_years = 2});
+  const CheckReport report = check_data(dir.path(), "fields");
+  EXPECT_TRUE(report.findings.empty()) << report.findings[0].problem;
+  EXPECT_EQ(report.files, 4);
+  EXPECT_EQ(report.frames, 20);
+  EXPECT_EQ(report.shape, (std::vector<int64_t>{2, 8, 16}));
+  EXPECT_GT(report.bytes, 20 * 2 * 8 * 16 * 4);
+}
+
+TEST(CheckData, FindsEveryKindOfDamage) {
+  test::TempDir dir;
+  std::vector<float> values(4 * 2 * 3 * 5, 1.0F);
+  values[(2 * 2 + 1) * 15 + 7] = std::numeric_limits<float>::quiet_NaN();
+  values[(3 * 2 + 0) * 15] = std::numeric_limits<float>::infinity();
+  write_file(dir / "1990.h5", {{}});
+  write_file(dir / "1991.h5", {{.values = values}});
+  write_file(dir / "1993.h5", {{.dims = {4, 2, 3, 6}}});
+  write_file(dir / "1994.h5", {{}});
+  std::filesystem::resize_file(dir / "1994.h5", std::filesystem::file_size(dir / "1994.h5") - 50);
+  write_file(dir / "1995.h5", {{.dims = {6, 2, 3, 5}}});
+  write_file(dir / "1996.h5", {{.name = "other"}});
+  write_file(dir / "last.h5", {{}});
+  const CheckReport report = check_data(dir.path(), "fields");
+  std::string all, notes;
+  for (const Finding& finding : report.findings)
+    (finding.fatal ? all : notes) +=
+        std::filesystem::path(finding.file).filename().string() + ": " + finding.problem + "\n";
+  EXPECT_TRUE(contains(all, "1991.h5: NaN at frame 2 channel 1, 2 such values in the file"));
+  EXPECT_TRUE(contains(all, "year 1992 is missing"));
+  EXPECT_TRUE(contains(all, "1993.h5: fields of [2, 3, 6], those before are [2, 3, 5]"));
+  EXPECT_TRUE(contains(all, "1994.h5 is a truncated HDF5 file"));
+  EXPECT_TRUE(contains(all, "1996.h5 has no dataset fields"));
+  EXPECT_TRUE(contains(notes, "1995.h5: 6 frames, most files have 4"));
+  EXPECT_TRUE(contains(notes, "last.h5: its name does not end in a year"));
+  EXPECT_EQ(report.findings.size(), 7U) << all << notes;
+  EXPECT_TRUE(contains(error_of([&] { check_data(dir / "none", "fields"); }), "cannot list"));
+}
+
+}  // namespace
+}  // namespace braid::data
