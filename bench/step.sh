@@ -13,6 +13,7 @@ peer=${PEER_PYTHON:?set PEER_PYTHON to a python that has torch 2.11}
 raw=$(mktemp)
 trap 'rm -f "$raw"' EXIT
 export OMP_NUM_THREADS=2 MKL_NUM_THREADS=2
+export OMP_WAIT_POLICY=passive  # threads that spin for each other would measure the machine's other guests; same for both
 
 one() {  # who model steps command...
   local who=$1 model=$2 steps=$3

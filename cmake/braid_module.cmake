@@ -2,8 +2,8 @@
 # braid_module(name [DEPENDS module...] [LINK target...] [HEAVY] [EXCLUDE file...])
 #   One module of the house: all src/<name>/*.cpp as an object library. DEPENDS are the modules it may see; a test of
 #   the module links those and no others, so a call against the order does not link. HEAVY precompiles torch's headers.
-# braid_test(module [LINK target...])
-#   All tests/<module>/*_test.cpp as one program <module>_test.
+# braid_test(folder [OF module] [LABELS label...] [LINK target...])
+#   All tests/<folder>/*_test.cpp as one program <folder>_test that links the module (by default of the folder's name).
 function(braid_module name)
   cmake_parse_arguments(arg "HEAVY" "" "DEPENDS;LINK;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -48,17 +48,23 @@ function(braid_link target module)
 endfunction()
 
 function(braid_test module)
-  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "OF" "LINK;LABELS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${module}/*_test.cpp)
   if(NOT sources)
     return()
   endif()
+  if(NOT arg_OF)
+    set(arg_OF ${module})
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS cpu)
+  endif()
   add_executable(${module}_test ${sources})
   target_include_directories(${module}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${module}_test PRIVATE GTest::gtest GTest::gtest_main braid_support ${arg_LINK})
-  braid_link(${module}_test ${module})
+  braid_link(${module}_test ${arg_OF})
   target_compile_definitions(${module}_test PRIVATE
     BRAID_SOURCE_DIR="${PROJECT_SOURCE_DIR}" BRAID_BINARY_DIR="${PROJECT_BINARY_DIR}")
   gtest_discover_tests(${module}_test DISCOVERY_MODE PRE_TEST
-    PROPERTIES TIMEOUT 60 LABELS cpu ENVIRONMENT OMP_NUM_THREADS=2)
+    PROPERTIES TIMEOUT 60 LABELS "${arg_LABELS}" ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=1000")
 endfunction()

@@ -36,7 +36,7 @@ def main():
             runs.setdefault(row["run"]["model"], {}).setdefault(row["who"], []).append(row["run"])
     result = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": f"{processor()}, {os.cpu_count()} cores, 2 threads used",
+        "machine": f"{processor()}, {os.cpu_count()} cores, 2 threads used, OMP_WAIT_POLICY=passive",
         "peer": f"eager PyTorch, fused AdamW, Python {platform.python_version()}",
         "load_average": os.getloadavg()[0],
         "dtype": "fp32",

@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include "braid/core/cpu.h"
+
 namespace braid::cli {
 namespace {
 
@@ -49,6 +51,7 @@ std::vector<std::string> flag_list(const CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
+  avoid_broken_amx();  // before the first tensor operation
   Action action;
   const std::unique_ptr<CLI::App> app = make_app(action);
   try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -21,16 +22,33 @@ DataError no_checkpoint(const std::string& run) {
        .fix = "train first: braid train CONFIG"});
 }
 
+// By the metric that the run itself was told to rate by.
+fs::path best_checkpoint(const fs::path& run) {
+  const auto options = train::load_run((run / "config.yaml").string()).checkpoint;
+  const fs::path best = checkpoint::Store(run / "checkpoints", options).best();
+  if (best.empty())
+    throw DataError({.what = fmt::format("{} has no best checkpoint", run.string()),
+                     .why = fmt::format("none was saved with a validated {}", options.metric),
+                     .fix = "take the newest: --checkpoint newest"});
+  return best;
+}
+
+fs::path named_checkpoint(const fs::path& run, const std::string& name) {
+  if (fs::is_directory(run / "checkpoints" / name)) return run / "checkpoints" / name;
+  std::vector<std::string> there;
+  for (const fs::path& dir : checkpoint::Store(run / "checkpoints").list())
+    there.push_back(dir.filename().string());
+  throw DataError({.what = fmt::format("{} has no checkpoint {}", run.string(), name),
+                   .why = fmt::format("it holds {}", fmt::join(there, ", ")),
+                   .fix = "--checkpoint newest, best or one of these"});
+}
+
 fs::path choose_checkpoint(const fs::path& run, const std::string& which) {
   if (fs::exists(run / "manifest.json")) return run;
-  if (!which.empty() && which != "newest" && which != "best") return run / "checkpoints" / which;
   if (!fs::is_directory(run / "checkpoints")) throw no_checkpoint(run.string());
-  const checkpoint::Store store(run / "checkpoints");
-  if (which == "best") {
-    const fs::path best = store.best();
-    if (!best.empty()) return best;
-  }
-  const auto found = store.newest();
+  if (which == "best") return best_checkpoint(run);
+  if (which != "newest") return named_checkpoint(run, which);
+  const auto found = checkpoint::Store(run / "checkpoints").newest();
   if (!found) throw no_checkpoint(run.string());
   for (const std::string& skipped : found->skipped)
     fmt::print(stderr, "braid: checkpoint skipped: {}\n", skipped);
@@ -67,7 +85,11 @@ SavedModel find_saved(const std::string& run, const std::string& which,
 
 std::unique_ptr<nn::Model> load_saved(const SavedModel& saved) {
   std::unique_ptr<nn::Model> model = train::build_model(saved.options);
-  train::copy_weights(*model, checkpoint::load(saved.checkpoint).state.part("model"));
+  // What was validated: the averaged weights, where the run kept an average.
+  const bool averaged = saved.options.train.ema > 0;
+  const checkpoint::Snapshot snapshot = checkpoint::load(
+      saved.checkpoint, averaged ? checkpoint::Parts::all : checkpoint::Parts::weights);
+  train::copy_weights(*model, snapshot.state.part(averaged ? "ema" : "model"));
   return model;
 }
 

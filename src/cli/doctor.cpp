@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "braid/core/accelerator.h"
+#include "braid/core/cpu.h"
 #include "braid/core/units.h"
 #include "braid/launch/environment.h"
 #include "cli/command.h"
@@ -105,6 +106,7 @@ std::vector<Check> all_checks() {
           check_command("compiler", "c++ --version", "apt-get install g++ (only to build)"),
           check_torch(),
           check_memory(),
+          {.name = "CPU", .found = avoid_broken_amx().empty() ? "no known fault" : avoid_broken_amx()},
           check_gpu(),
           {.name = "HDF5", .found = hdf5_version()},
           check_command("MPI", "mpirun --version",

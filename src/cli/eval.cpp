@@ -36,8 +36,10 @@ ValidRecord evaluate_saved(const SavedModel& saved, data::Split split) {
   data::Loader loader(source, {.global_batch = batch,
                                .shuffle = false,
                                .workers = options.data.workers,
+                               .queue = options.data.queue,
                                .tail = data::Tail::keep,
-                               .device = device.is_cuda() ? device.index() : -1});
+                               .device = device.is_cuda() ? device.index() : -1,
+                               .check_finite = options.data.check_finite});
   return train::evaluate(*model, loader, options.train.loss);
 }
 

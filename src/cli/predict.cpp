@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+#include <optional>
 #include <sstream>
 
 #include "braid/core/fs.h"
+#include "braid/core/units.h"
 #include "braid/data/arrays.h"
 #include "braid/nn/generate.h"
 #include "braid/report/png.h"
@@ -19,7 +22,8 @@ namespace {
 
 struct PredictArguments {
   std::string run, checkpoint = "newest", input, dataset = "fields", out = "prediction.npy", prompt;
-  int64_t frame = 0, steps = 1, channel = 0;
+  std::optional<int64_t> frame;
+  int64_t steps = 1, channel = 0;
   nn::GenerateOptions text;
   std::vector<std::string> sets;
 };
@@ -29,13 +33,15 @@ at::Tensor read_fields(const PredictArguments& arguments) {
     throw ConfigError({.what = "there is no --input",
                        .why = "the model takes a field of [channels, rows, columns]",
                        .fix = "--input file.npy, or --input file.h5 --frame 12"});
-  const at::Tensor all = data::read_array(arguments.input, {.dataset = arguments.dataset});
-  if (all.dim() == 3) return all;
-  if (all.dim() == 4)
-    return data::read_array(arguments.input,
-                            {.dataset = arguments.dataset, .frame = arguments.frame});
+  // A file of years is larger than memory: only the frame is read.
+  const at::Tensor frame = data::read_array(
+      arguments.input, {.dataset = arguments.dataset, .frame = arguments.frame.value_or(0)});
+  if (frame.dim() == 3) return frame;
+  if (frame.dim() == 2 && !arguments.frame)
+    return data::read_array(arguments.input, {.dataset = arguments.dataset});
   throw DataError(
-      {.what = fmt::format("{} has {} dimensions", arguments.input, all.dim()),
+      {.what = fmt::format("{} has {} dimensions{}", arguments.input, frame.dim() + 1,
+                           arguments.frame ? ", and --frame was given" : ""),
        .why = "[channels, rows, columns] or [frames, channels, rows, columns] is needed",
        .fix = "reshape it"});
 }
@@ -52,10 +58,38 @@ void write_picture(const std::string& out, PictureRecord picture) {
   fmt::print("wrote {} and {}\n", out, file);
 }
 
+void expect_channels(const PredictArguments& arguments, const at::Tensor& field, int64_t channels,
+                     bool more) {
+  if (field.size(0) == channels || (more && field.size(0) > channels)) return;
+  throw DataError({.what = fmt::format("{} has {} channels, the model takes {}", arguments.input,
+                                       field.size(0), channels),
+                   .why = "each channel of the model needs its field",
+                   .fix = "give a file with the channels that the model was trained on"});
+}
+
+void expect_channel(const PredictArguments& arguments, int64_t channels) {
+  if (arguments.channel >= 0 && arguments.channel < channels) return;
+  throw ConfigError({.what = fmt::format("--channel {}", arguments.channel),
+                     .why = fmt::format("the output has channels 0 to {}", channels - 1),
+                     .fix = "choose one of these for the picture"});
+}
+
+void expect_steps(const PredictArguments& arguments, const nn::VitOptions& model) {
+  if (arguments.steps == 1 || model.channels_in == model.channels_out) return;
+  throw ConfigError({.what = fmt::format("--steps {} with {} channels in and {} out",
+                                         arguments.steps, model.channels_in, model.channels_out),
+                     .why = "each output is the next input",
+                     .fix = "--steps 1"});
+}
+
 Exit predict_forecast(const PredictArguments& arguments, const SavedModel& saved,
                       nn::Model& model) {
-  const auto& image = saved.options.model.vit.image;
+  const nn::VitOptions& sizes = saved.options.model.vit;
+  const auto& image = sizes.image;
+  expect_steps(arguments, sizes);
+  expect_channel(arguments, std::min(sizes.channels_in, sizes.channels_out));
   at::Tensor now = read_fields(arguments);
+  expect_channels(arguments, now, sizes.channels_in, /*more=*/true);
   if (now.size(1) < image[0] || now.size(2) < image[1])
     throw DataError(
         {.what = fmt::format("{} is {} x {}, the model takes {} x {}", arguments.input, now.size(1),
@@ -77,8 +111,12 @@ Exit predict_forecast(const PredictArguments& arguments, const SavedModel& saved
   return Exit::ok;
 }
 
-Exit predict_finer(const PredictArguments& arguments, nn::Model& model) {
-  const at::Tensor fine = train::super_resolve(model, read_fields(arguments));
+Exit predict_finer(const PredictArguments& arguments, const SavedModel& saved, nn::Model& model) {
+  const int64_t channels = saved.options.model.swinir.channels;
+  expect_channel(arguments, channels);
+  const at::Tensor coarse = read_fields(arguments);
+  expect_channels(arguments, coarse, channels, /*more=*/false);
+  const at::Tensor fine = train::super_resolve(model, coarse);
   data::write_array(arguments.out, fine);
   PictureRecord picture{.tag = "fine", .rows = fine.size(1), .columns = fine.size(2)};
   picture.panels = {panel(fmt::format("channel {}", arguments.channel), fine[arguments.channel])};
@@ -87,17 +125,36 @@ Exit predict_finer(const PredictArguments& arguments, nn::Model& model) {
 }
 
 // Byte-level models read the prompt's bytes; others take token numbers separated by blanks.
-Exit predict_text(const PredictArguments& arguments, const SavedModel& saved, nn::Model& model) {
-  const bool bytes = saved.options.data.kind == data::Kind::text;
+std::vector<int64_t> prompt_tokens(const std::string& prompt, bool bytes, int64_t vocabulary) {
   std::vector<int64_t> tokens;
   if (bytes) {
-    for (const unsigned char byte : arguments.prompt) tokens.push_back(byte);
+    for (const unsigned char byte : prompt) tokens.push_back(byte);
   } else {
-    std::istringstream numbers(arguments.prompt);
-    for (int64_t token; numbers >> token;) tokens.push_back(token);
+    std::istringstream words(prompt);
+    for (std::string word; words >> word;) {
+      const std::optional<double> number = parse_number(word);
+      if (!number || *number != std::floor(*number))
+        throw ConfigError({.what = fmt::format("\"{}\" in --prompt is not a token number", word),
+                           .why = "this model was trained on numbered tokens, not on text",
+                           .fix = "--prompt \"12 7 201\""});
+      tokens.push_back(static_cast<int64_t>(*number));
+    }
   }
-  nn::GenerateOptions options = arguments.text;
+  for (const int64_t token : tokens)
+    if (token < 0 || token >= vocabulary)
+      throw ConfigError({.what = fmt::format("token {} in --prompt", token),
+                         .why = fmt::format("the model knows tokens 0 to {}", vocabulary - 1),
+                         .fix = "leave it out"});
+  return tokens;
+}
+
+Exit predict_text(const PredictArguments& arguments, const SavedModel& saved, nn::Model& model) {
+  const bool bytes = saved.options.data.kind == data::Kind::text;
   const auto& sizes = saved.options.model;
+  const int64_t vocabulary =
+      sizes.name == nn::ModelName::gpt ? sizes.gpt.vocabulary : sizes.llama.vocabulary;
+  std::vector<int64_t> tokens = prompt_tokens(arguments.prompt, bytes, vocabulary);
+  nn::GenerateOptions options = arguments.text;
   options.sequence = sizes.name == nn::ModelName::gpt ? sizes.gpt.sequence : sizes.llama.sequence;
   options.device = train::device_of(saved.options.train);
   tokens = nn::generate(model, tokens, options);
@@ -115,7 +172,7 @@ Exit predict_command(const PredictArguments& arguments) {
     case nn::ModelName::vit:
       return predict_forecast(arguments, saved, *model);
     case nn::ModelName::swinir:
-      return predict_finer(arguments, *model);
+      return predict_finer(arguments, saved, *model);
     case nn::ModelName::gpt:
     case nn::ModelName::llama:
       return predict_text(arguments, saved, *model);

@@ -67,9 +67,10 @@ TORCH_LIBRARY_FRAGMENT(braid, library) {
   library.def("keep_mask_by_ops(Tensor like, float rate, int key, int first) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(braid, CPU, library) { library.impl("keep_mask", &keep_mask_cpu); }
-TORCH_LIBRARY_IMPL(braid, CUDA, library) { library.impl("keep_mask", &keep_mask_by_ops); }
 TORCH_LIBRARY_IMPL(braid, Meta, library) { library.impl("keep_mask", &keep_mask_meta); }
+// For every device without a kernel of its own.
 TORCH_LIBRARY_IMPL(braid, CompositeExplicitAutograd, library) {
+  library.impl("keep_mask", &keep_mask_by_ops);
   library.impl("keep_mask_by_ops", &keep_mask_by_ops);
 }
 

@@ -73,13 +73,17 @@ SampleMetrics sample_metrics(nn::Loss loss, const at::Tensor& output, const data
                                        : picture_metrics(output, batch);
 }
 
+bool is_perplexed(nn::Loss loss, const data::Batch& batch) {
+  return loss == nn::Loss::cross_entropy && batch.target.dim() > 1;
+}
+
 ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss) {
   const at::NoGradGuard no_grad;
   const auto start = Clock::now();
   ValidRecord record;
   Means losses, metrics;
   int64_t weight = 0;
-  bool sequences = false;
+  bool perplexed = false;
   while (auto batch = loader.next()) {
     const at::Tensor output = model.forward(batch->input, {.training = false});
     losses.add("loss", nn::loss_by_sample(loss, output, batch->target), batch->samples);
@@ -88,13 +92,12 @@ ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss) {
     record.samples += batch->samples;
     weight += std::accumulate(batch->weights.begin(), batch->weights.begin() + batch->samples,
                               int64_t{0});
-    sequences = batch->target.dim() > 1;
+    perplexed = is_perplexed(loss, *batch);
   }
   record.metrics = metrics.over(static_cast<double>(record.samples));
   const auto mean_loss = losses.over(static_cast<double>(weight));
   record.loss = mean_loss.empty() ? std::nan("") : mean_loss.at("loss");
-  if (loss == nn::Loss::cross_entropy && sequences)
-    record.metrics["perplexity"] = std::exp(record.loss);
+  if (perplexed) record.metrics["perplexity"] = std::exp(record.loss);
   record.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return record;
 }

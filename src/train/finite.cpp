@@ -61,20 +61,35 @@ void after_operator(const at::RecordFunction& function, at::ObserverContext*) {
   watch->busy = false;
 }
 
+// The observer stands as long as this object, also if the pass throws.
+class Observed {
+ public:
+  explicit Observed(Watch& watch)
+      : handle_(at::addThreadLocalCallback(
+            at::RecordFunctionCallback(before_operator, after_operator)
+                .needsInputs(true)
+                .needsOutputs(true)
+                .scopes({at::RecordScope::FUNCTION}))) {
+    active_watch = &watch;
+  }
+  ~Observed() {
+    active_watch = nullptr;
+    at::removeCallback(handle_);
+  }
+  Observed(const Observed&) = delete;
+  Observed& operator=(const Observed&) = delete;
+
+ private:
+  at::CallbackHandle handle_;
+};
+
 std::string watch_forward(nn::Model& model, const data::Batch& batch, const nn::Pass& pass) {
   Watch watch;
   for (const Param& param : model.params())
     watch.parameters[param.tensor.storage().unsafeGetStorageImpl()] = param.name;
-  const auto handle =
-      at::addThreadLocalCallback(at::RecordFunctionCallback(before_operator, after_operator)
-                                     .needsInputs(true)
-                                     .needsOutputs(true)
-                                     .scopes({at::RecordScope::FUNCTION}));
-  active_watch = &watch;
   const at::NoGradGuard no_grad;
+  const Observed observed(watch);
   model.forward(batch.input, pass);
-  active_watch = nullptr;
-  at::removeCallback(handle);
   return watch.found;
 }
 

@@ -17,6 +17,7 @@ void Recorder::add(StepRecord record, StepResult result) {
 void Recorder::read(StepRecord& record, const StepResult& result) {
   record.loss = result.loss.defined() ? result.loss.item<double>() : 0;
   if (result.grad_norm.defined()) record.grad_norm = result.grad_norm.item<double>();
+  if (result.scale.defined()) record.loss_scale = result.scale.item<double>();
   record.skipped = result.found_inf.defined() && result.found_inf.item<double>() != 0;
 }
 
@@ -26,7 +27,8 @@ void Recorder::flush() {
   for (auto& [record, result] : batch) {
     read(record, result);
     sink_.step(record);
-    if (!std::isfinite(record.loss) && !record.skipped)
+    // Not even fp16 may go on: the scale touches the gradients, not this loss.
+    if (!std::isfinite(record.loss))
       throw NotFiniteError(
           {.what = fmt::format("the loss is {} at step {}", record.loss, record.step),
            .why = "a NaN or an infinity arose in the data, the weights or an activation",

@@ -54,6 +54,15 @@ void check_fields(const nn::VitOptions& model, const data::SampleSpec& spec) {
                                           input[1], input[2])});
 }
 
+void check_pictures(const nn::SwinirOptions& model, const data::SampleSpec& spec) {
+  const auto& input = spec.input.shape;
+  const auto& target = spec.target.shape;
+  if (input.size() != 3 || input[0] != model.channels)
+    throw shape_mismatch("model.channels", model.channels, input.empty() ? 0 : input[0]);
+  if (target.size() == 3 && target[1] != model.scale * input[1])
+    throw shape_mismatch("model.scale", model.scale, target[1] / input[1]);
+}
+
 void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
   if (spec.input.dtype != at::kLong)
     throw ConfigError({.what = "the data are not tokens",
@@ -76,11 +85,12 @@ void open_folder(const RunOptions& options, const SessionOptions& given) {
   write_atomic(dir / "config.yaml", resolved_yaml(options));
 }
 
-Session session_of(nn::Model& model, Splits data, const RunOptions& options,
+Session session_of(nn::Model& model, Splits data, RunOptions options,
                    const SessionOptions& given) {
+  options.run.spec = given.config_spec;
   const std::string dir = run_dir(options);
   Session session;
-  session.log = std::make_unique<Log>(LogOptions{.file = dir + "/out.log", .quiet = given.quiet});
+  session.log = std::make_unique<Log>(LogOptions{.rank = given.rank, .file = dir + "/out.log", .quiet = given.quiet});
   session.sinks = std::make_unique<report::Sinks>(
       report::open_sinks(options.report, dir, *session.log, given.terminal));
   session.trainer =
@@ -100,10 +110,7 @@ void check_shapes(const RunOptions& options, const data::SampleSpec& spec) {
     case nn::ModelName::llama:
       return check_tokens(options.model.llama.sequence, spec);
     case nn::ModelName::swinir:
-      if (spec.input.shape.size() != 3 || spec.input.shape[0] != options.model.swinir.channels)
-        throw shape_mismatch("model.channels", options.model.swinir.channels,
-                             spec.input.shape.empty() ? 0 : spec.input.shape[0]);
-      return;
+      return check_pictures(options.model.swinir, spec);
     case nn::ModelName::mlp:
       if (spec.input.shape.size() != 1 || spec.input.shape[0] != options.model.mlp.inputs)
         throw shape_mismatch("model.inputs", options.model.mlp.inputs,

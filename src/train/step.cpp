@@ -44,6 +44,7 @@ void Step::update(double lr, StepResult& result) {
   const std::vector<Param>& params = optimizer_.params();
   at::Tensor inverse;
   if (scaler_ != nullptr) {
+    result.scale = scaler_->scale().clone();
     result.found_inf = scaler_->check(params);
     inverse = scaler_->inverse();
   }

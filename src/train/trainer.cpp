@@ -22,9 +22,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 bool Trainer::Impl::out_of_budget() {
   if (!reason.empty()) return true;
-  if (total_steps > 0 && step >= total_steps) reason = options.train.steps > 0 ? "steps" : "epochs";
+  if (total_steps > 0 && step >= total_steps)
+    reason = total_steps == options.train.epochs * loader.steps_per_epoch() ? "epochs" : "steps";
   if (options.train.time && seconds_since(started) >= options.train.time->count) reason = "time";
-  if (signals.asked()) reason = "signal";
+  if (signals->asked()) reason = "signal";
   return !reason.empty();
 }
 
@@ -35,10 +36,11 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
   StepResult result = one_step.run(batch, pass, lr);
   if (ema) ema->update();
   ++step;
+  epoch = batch.epoch;
 
   StepRecord record;
   record.step = step;
-  record.epoch = batch.epoch;
+  record.epoch = epoch;
   record.lr = lr;
   record.samples = batch.samples;
   record.tokens = batch.samples * data.train->spec().tokens;
@@ -46,9 +48,6 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
   record.seconds = seconds_since(last_step_end);
   record.memory = memory_in_use();
   record.tflops = flops_per_sample * static_cast<double>(batch.samples) / record.seconds / 1e12;
-  if (scaler)
-    record.loss_scale =
-        scaler->scale().is_cpu() ? scaler->scale().item<double>() : std::optional<double>();
   last_step_end = Clock::now();
   epoch_seconds += record.seconds;
   recorder.add(std::move(record), std::move(result));
@@ -71,7 +70,7 @@ void Trainer::Impl::complain_of_bad_values(const data::Batch& batch, const nn::P
                   : "lower optimizer.lr, set train.clip=1, or use precision bf16 instead of fp16"});
 }
 
-void Trainer::Impl::end_epoch(int64_t epoch) {
+void Trainer::Impl::end_epoch() {
   recorder.flush();
   EpochRecord record;
   record.epoch = epoch;
@@ -87,20 +86,20 @@ void Trainer::Impl::end_epoch(int64_t epoch) {
   recorder.steps = 0;
   epoch_seconds = 0;
   sink.epoch(record);
-  if (options.valid.every == 0) validate(epoch);
-  if (options.checkpoint.every == 0) save();
-  last_step_end = Clock::now();
 }
 
 void Trainer::Impl::between_steps(const data::Batch& batch) {
-  const bool validation_due = options.valid.every > 0 && step % options.valid.every == 0;
-  const bool checkpoint_due = options.checkpoint.every > 0 && step % options.checkpoint.every == 0;
-  if (validation_due) validate(batch.epoch);
-  if (checkpoint_due) save();
-  if (validation_due || checkpoint_due) last_step_end = Clock::now();
+  const bool epoch_done = batch.step + 1 == loader.steps_per_epoch();
+  const auto due = [&](int64_t every) { return every > 0 ? step % every == 0 : epoch_done; };
+  const bool validation_due = due(options.valid.every);
+  const bool checkpoint_due = due(options.checkpoint.every);
+  if (epoch_done) end_epoch();
+  if (validation_due) validate();
+  if (checkpoint_due) save();  // last: it keeps what the validation of this step found
+  if (epoch_done || validation_due || checkpoint_due) last_step_end = Clock::now();
 }
 
-void Trainer::Impl::validate(int64_t epoch) {
+void Trainer::Impl::validate() {
   if (data.valid == nullptr) return;
   recorder.flush();
   ValidRecord record = evaluate(data::Split::valid);
@@ -108,6 +107,7 @@ void Trainer::Impl::validate(int64_t epoch) {
   record.step = step;
   last_metrics = record.metrics;
   last_metrics["loss"] = record.loss;
+  validated_step = step;
   sink.valid(record);
   draw_picture();
   watch_progress();
@@ -115,9 +115,8 @@ void Trainer::Impl::validate(int64_t epoch) {
 
 void Trainer::Impl::watch_progress() {
   const ValidOptions& valid = options.valid;
-  const auto found = last_metrics.find(valid.metric);
-  if (found == last_metrics.end()) throw unknown_metric("valid.metric", valid.metric);
-  const double value = valid.highest ? -found->second : found->second;
+  const double metric = last_metrics.at(valid.metric);  // check_metric_names() saw it
+  const double value = valid.highest ? -metric : metric;
   if (value < best - valid.min_delta) {
     best = value;
     validations_since_best = 0;
@@ -129,8 +128,25 @@ void Trainer::Impl::watch_progress() {
 
 EndRecord Trainer::Impl::fit() {
   started = Clock::now();
+  reason.clear();
+  signals.emplace();
+  check_metric_names();
   sink.start(run_info());
-  if (options.train.initial_validation && step == 0) validate(0);
+  try {
+    train_until_done();
+    EndRecord end = finish();
+    signals.reset();
+    return end;
+  } catch (const NotFiniteError&) {
+    reason = "not_finite";
+    sink.end(end_record());
+    signals.reset();
+    throw;
+  }
+}
+
+void Trainer::Impl::train_until_done() {
+  if (options.train.initial_validation && step == 0) validate();
   last_step_end = Clock::now();
   while (!out_of_budget()) {
     const std::optional<data::Batch> batch = loader.next();
@@ -138,24 +154,31 @@ EndRecord Trainer::Impl::fit() {
     train_on(*batch);
     picture_batch = batch;
     between_steps(*batch);
-    if (batch->step + 1 == loader.steps_per_epoch()) end_epoch(batch->epoch);
   }
-  return finish();
+}
+
+EndRecord Trainer::Impl::end_record() const {
+  EndRecord end;
+  end.step = step;
+  end.reason = reason;
+  end.metrics = last_metrics;
+  end.seconds = seconds_since(started);
+  return end;
 }
 
 EndRecord Trainer::Impl::finish() {
   recorder.flush();
   const bool interrupted = reason == "signal";
-  // A run may end within an epoch: what it learned there is validated and recorded too.
-  if (!interrupted && recorder.steps > 0) end_epoch(picture_batch->epoch);
-  if (options.checkpoint.at_end || interrupted) save();
-  EndRecord end;
-  end.step = step;
-  end.reason = reason;
-  end.metrics = last_metrics;
+  // A run may end within an epoch: what it learned there is recorded and validated too.
+  if (!interrupted && recorder.steps > 0) end_epoch();
+  if (!interrupted && validated_step != step) validate();
+  // Whoever is stopped wants to go on: by a signal or by the clock, the run is saved in any case.
+  if (options.checkpoint.at_end || interrupted || reason == "time") save();
+  EndRecord end = end_record();
   if (data.test != nullptr && options.valid.test_at_end && !interrupted) {
     ValidRecord test = evaluate(data::Split::test);
     test.split = "test";
+    test.epoch = epoch;
     test.step = step;
     sink.valid(test);
     end.metrics["test_loss"] = test.loss;

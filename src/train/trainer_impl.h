@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "braid/checkpoint/store.h"
 #include "braid/core/error.h"
@@ -37,16 +38,20 @@ struct Trainer::Impl {
   void train_on(const data::Batch& batch);
   void complain_of_bad_values(const data::Batch& batch, const nn::Pass& pass);
   void between_steps(const data::Batch& batch);
-  void end_epoch(int64_t epoch);
-  void validate(int64_t epoch);
+  void end_epoch();
+  void validate();
   void watch_progress();
   void draw_picture();
   void save();
   EndRecord finish();
+  EndRecord end_record() const;
+  void train_until_done();
+  void check_metric_names();
   void limit_steps();
   RunInfo run_info() const;
   int64_t memory_in_use() const;
-  ConfigError unknown_metric(const std::string& key, const std::string& name) const;
+  ConfigError unknown_metric(const std::string& key, const std::string& name,
+                             const std::vector<std::string>& known) const;
   data::LoaderOptions loader_options(bool training) const;
 
   nn::Model& model;
@@ -65,13 +70,15 @@ struct Trainer::Impl {
   Step one_step;
   checkpoint::Store store;
   Recorder recorder;
-  StopSignals signals;
+  std::optional<StopSignals> signals;  // while fit() runs
   optim::ScheduleContext schedule;
   double flops_per_sample;
 
   int64_t step = 0;         // done so far
+  int64_t epoch = 0;        // of the last step
   int64_t total_steps = 0;  // 0: limited by time alone
   int64_t saved_step = -1;
+  int64_t validated_step = -1;  // whose weights last_metrics belong to
   double epoch_seconds = 0;
   double best = std::numeric_limits<double>::infinity();
   int64_t validations_since_best = 0;

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "braid/core/accelerator.h"
 #include "braid/core/units.h"
 #include "braid/memory/usage.h"
@@ -85,8 +87,9 @@ void Trainer::Impl::limit_steps() {
   }
   schedule = {
       .lr = optim::scaled_lr(options.optimizer.schedule, options.optimizer.rule.lr, global_batch),
-      .total_steps = train.steps > 0 ? train.steps : std::max<int64_t>(total_steps, 1),
+      .total_steps = train.steps > 0 ? train.steps : total_steps,
       .steps_per_epoch = per_epoch};
+  optim::lr_at(options.optimizer.schedule, schedule, 0);  // refuses a schedule without an end
 }
 
 data::LoaderOptions Trainer::Impl::loader_options(bool training) const {
@@ -119,9 +122,38 @@ ValidRecord Trainer::Impl::evaluate(data::Split split) {
   }
 }
 
-ConfigError Trainer::Impl::unknown_metric(const std::string& key, const std::string& name) const {
-  std::vector<std::string> known;
-  for (const auto& [metric, value] : last_metrics) known.push_back(metric);
+// Before the first step, not after the first epoch: one sample tells which metrics there are.
+void Trainer::Impl::check_metric_names() {
+  if (data.valid == nullptr && options.valid.patience > 0)
+    throw ConfigError({.what = fmt::format("valid.patience = {}, but there are no validation data",
+                                           options.valid.patience),
+                       .why = "early stop watches a metric of the validation",
+                       .fix = "--set data.valid=<folder>, or valid.patience=0"});
+  const std::string& watched = options.valid.metric;
+  const std::string& rated = options.checkpoint.metric;
+  if (data.valid == nullptr || (watched == "loss" && rated == "loss")) return;
+  data::LoaderOptions one = loader_options(/*training=*/false);
+  one.global_batch = 1;
+  one.workers = 0;
+  data::Loader first(data.valid, one);
+  std::vector<std::string> known = {"loss"};
+  if (const auto batch = first.next()) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor output = model.forward(batch->input, {.training = false});
+    for (const auto& [name, values] : sample_metrics(options.train.loss, output, *batch))
+      known.push_back(name);
+    if (is_perplexed(options.train.loss, *batch)) known.emplace_back("perplexity");
+  }
+  const auto expect = [&](const char* key, const std::string& name) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw unknown_metric(key, name, known);
+  };
+  expect("valid.metric", watched);
+  expect("checkpoint.metric", rated);
+}
+
+ConfigError Trainer::Impl::unknown_metric(const std::string& key, const std::string& name,
+                                          const std::vector<std::string>& known) const {
   const std::string guess = nearest(name, known);
   return ConfigError({.what = fmt::format("{} = {} is not a metric of this run", key, name),
                       .why = fmt::format("validation gives {}", fmt::join(known, ", ")),
@@ -134,6 +166,7 @@ RunInfo Trainer::Impl::run_info() const {
   info.dir = run_dir(options);
   info.model = model.name();
   info.config = resolved_yaml(options);
+  info.config_spec = options.run.spec;
   info.device = device.is_cuda() ? accelerator()->name(device.index()) : "cpu";
   info.parameters = model.parameters();
   info.samples_per_epoch = data.train->size();
@@ -178,6 +211,7 @@ State Trainer::Impl::state() {
   if (scaler) all.put("scaler", scaler->state());
   if (ema) all.put("ema", ema->state());
   all.set("trainer/step", step);
+  all.set("trainer/epoch", epoch);
   all.set("trainer/seed", options.seed);
   all.set("trainer/epoch_loss", recorder.loss_sum);
   all.set("trainer/epoch_steps", recorder.steps);
@@ -194,6 +228,7 @@ void Trainer::Impl::load(const State& saved) {
   if (scaler) scaler->load(saved.part("scaler"));
   if (ema) ema->load(saved.part("ema"));
   step = saved.integer("trainer/step");
+  epoch = saved.integer("trainer/epoch");
   recorder.loss_sum = saved.number("trainer/epoch_loss");
   recorder.steps = saved.integer("trainer/epoch_steps");
   epoch_seconds = saved.number("trainer/epoch_seconds");
@@ -204,11 +239,12 @@ void Trainer::Impl::load(const State& saved) {
 
 void Trainer::Impl::save() {
   if (saved_step == step) return;
-  const std::string& metric = options.checkpoint.metric;
-  if (data.valid != nullptr && !last_metrics.empty() && !last_metrics.contains(metric))
-    throw unknown_metric("checkpoint.metric", metric);
-  const auto path = store.save(
-      {.step = step, .state = state(), .metrics = last_metrics, .config = resolved_yaml(options)});
+  // Metrics of older weights would make this checkpoint look better or worse than it is.
+  const bool validated = validated_step == step;
+  const auto path = store.save({.step = step,
+                                .state = state(),
+                                .metrics = validated ? last_metrics : decltype(last_metrics){},
+                                .config = resolved_yaml(options)});
   saved_step = step;
   sink.event({.kind = "checkpoint", .step = step, .text = "saved " + path.string()});
 }
@@ -223,6 +259,7 @@ bool Trainer::Impl::resume() {
   for (const std::string& skipped : found->skipped) log.warning("checkpoint skipped: " + skipped);
   load(found->snapshot.state);
   last_metrics = found->snapshot.metrics;
+  if (!last_metrics.empty()) validated_step = step;
   log.info(fmt::format("resumed from {} at step {}", found->dir.string(), step));
   return true;
 }

@@ -48,7 +48,7 @@ std::unique_ptr<Model> fixture(std::string_view policy) {
         counting(param.tensor.sizes(), 0.7, static_cast<double>(number++)).sin_().mul_(0.1));
     const bool scale =
         param.name.find("norm") != std::string::npos && param.name.ends_with("weight");
-    param.tensor.copy_(wave.add(scale ? 1 : 0));
+    param.tensor.copy_(rounded(wave.add(scale ? 1 : 0)));  // the sum is rounded too
   }
   return model;
 }

@@ -23,6 +23,8 @@ namespace braid::train {
 using SampleMetrics = std::vector<std::pair<std::string, at::Tensor>>;
 SampleMetrics sample_metrics(nn::Loss loss, const at::Tensor& output, const data::Batch& batch);
 
+bool is_perplexed(nn::Loss loss, const data::Batch& batch);  // a sequence of targets a sample
+
 ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss);
 
 // u10, v10, t2m, ... for the first twenty channels of the weather files, c20 and so on beyond.

@@ -54,7 +54,8 @@ struct ValidOptions {
 
 struct PlaceOptions {
   std::string name = "run";
-  std::string dir;  // empty: runs/<name>
+  std::string dir;        // empty: runs/<name>
+  std::string spec = {};  // not a key: what was typed, configs/vit.yaml:short, for the record
 };
 
 struct OptimizerSection {

@@ -28,6 +28,7 @@ struct StepResult {
   at::Tensor loss;       // weighted mean over the batch
   at::Tensor grad_norm;  // before clipping; undefined without it
   at::Tensor found_inf;  // fp16: not 0 if the update was skipped
+  at::Tensor scale;      // fp16: that the loss was multiplied by
   int64_t weight = 0;    // samples, or targets that count
 };
 

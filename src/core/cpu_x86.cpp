@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "braid/core/cpu.h"
-
+#include <cpuid.h>
 #include <stdlib.h>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
+#include "braid/core/cpu.h"
 
 namespace braid {
 namespace {
 
-#if defined(__x86_64__)
 bool amx_without_tiles() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
@@ -18,9 +14,6 @@ bool amx_without_tiles() {
   const bool described = __get_cpuid_count(0x1d, 1, &a, &b, &c, &d) && a != 0;
   return announced && !described;
 }
-#else
-bool amx_without_tiles() { return false; }
-#endif
 
 }  // namespace
 
