@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A CPU training step of ViT and GPT, and the start-up of a tiny GPT: braid and eager PyTorch in turn, same sizes and threads.
+# A CPU training step of ViT and GPT, and the start-up of a tiny GPT: braid and eager PyTorch in turn,
+# with the same sizes, dtype and threads.
 #
 #   PEER_PYTHON=<python with torch> bench/step.sh [build folder] [rounds]
 #
@@ -13,7 +14,8 @@ peer=${PEER_PYTHON:?set PEER_PYTHON to a python that has torch 2.11}
 raw=$(mktemp)
 trap 'rm -f "$raw"' EXIT
 export OMP_NUM_THREADS=2 MKL_NUM_THREADS=2
-export OMP_WAIT_POLICY=passive  # threads that spin for each other would measure the machine's other guests; same for both
+# Threads that spin for each other would measure the other guests of a shared machine; same for both.
+export OMP_WAIT_POLICY=passive
 
 one() {  # who model steps command...
   local who=$1 model=$2 steps=$3

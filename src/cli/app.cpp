@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/app.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -66,6 +67,8 @@ int run(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return complain("braid: out of memory\n  fix: a smaller train.micro_batch needs less",
                     Exit::internal);
+  } catch (const c10::Error& error) {  // without the addresses of the stack
+    return complain(fmt::format("braid: {}", error.what_without_backtrace()), Exit::internal);
   } catch (const std::exception& error) {
     return complain(fmt::format("braid: {}", error.what()), Exit::internal);
   }

@@ -102,18 +102,19 @@ Check check_slurm() {
 }
 
 std::vector<Check> all_checks() {
-  return {{.name = "braid", .found = "0.1.0, built with " + compiler_version()},
-          check_command("compiler", "c++ --version", "apt-get install g++ (only to build)"),
-          check_torch(),
-          check_memory(),
-          {.name = "CPU", .found = avoid_broken_amx().empty() ? "no known fault" : avoid_broken_amx()},
-          check_gpu(),
-          {.name = "HDF5", .found = hdf5_version()},
-          check_command("MPI", "mpirun --version",
-                        "only for launching with mpirun: apt-get install openmpi-bin"),
-          check_slurm(),
-          check_port(),
-          check_disk()};
+  return {
+      {.name = "braid", .found = "0.1.0, built with " + compiler_version()},
+      check_command("compiler", "c++ --version", "apt-get install g++ (only to build)"),
+      check_torch(),
+      check_memory(),
+      {.name = "CPU", .found = avoid_broken_amx().empty() ? "no known fault" : avoid_broken_amx()},
+      check_gpu(),
+      {.name = "HDF5", .found = hdf5_version()},
+      check_command("MPI", "mpirun --version",
+                    "only for launching with mpirun: apt-get install openmpi-bin"),
+      check_slurm(),
+      check_port(),
+      check_disk()};
 }
 
 Exit doctor_command(bool json) {

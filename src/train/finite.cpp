@@ -6,6 +6,7 @@
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <unordered_map>
 
 namespace braid::train {
@@ -65,11 +66,11 @@ void after_operator(const at::RecordFunction& function, at::ObserverContext*) {
 class Observed {
  public:
   explicit Observed(Watch& watch)
-      : handle_(at::addThreadLocalCallback(
-            at::RecordFunctionCallback(before_operator, after_operator)
-                .needsInputs(true)
-                .needsOutputs(true)
-                .scopes({at::RecordScope::FUNCTION}))) {
+      : handle_(
+            at::addThreadLocalCallback(at::RecordFunctionCallback(before_operator, after_operator)
+                                           .needsInputs(true)
+                                           .needsOutputs(true)
+                                           .scopes({at::RecordScope::FUNCTION}))) {
     active_watch = &watch;
   }
   ~Observed() {
@@ -94,6 +95,8 @@ std::string watch_forward(nn::Model& model, const data::Batch& batch, const nn::
 }
 
 }  // namespace
+
+const char* bad_value(double loss) { return std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf"; }
 
 std::string first_not_finite(nn::Model& model, const data::Batch& batch, const nn::Pass& pass) {
   for (const Param& param : model.params())

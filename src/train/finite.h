@@ -8,6 +8,8 @@
 
 namespace braid::train {
 
+const char* bad_value(double loss);  // nan, inf or -inf: the sign of a NaN says nothing
+
 // "parameter blocks.3.mlp.fc1.weight", "the input batch", "the output of aten::addmm after
 // blocks.3.mlp.fc1.weight", or "" if all of the forward pass is finite. Runs the pass again and
 // reads every result: slow, for the moment after a failure.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "braid/core/error.h"
+#include "train/finite.h"
 
 namespace braid::train {
 
@@ -16,9 +17,10 @@ void Recorder::add(StepRecord record, StepResult result) {
 
 void Recorder::read(StepRecord& record, const StepResult& result) {
   record.loss = result.loss.defined() ? result.loss.item<double>() : 0;
-  if (result.grad_norm.defined()) record.grad_norm = result.grad_norm.item<double>();
   if (result.scale.defined()) record.loss_scale = result.scale.item<double>();
   record.skipped = result.found_inf.defined() && result.found_inf.item<double>() != 0;
+  if (result.grad_norm.defined() && !record.skipped)  // of infinite gradients there is no norm
+    record.grad_norm = result.grad_norm.item<double>();
 }
 
 void Recorder::flush() {
@@ -30,12 +32,11 @@ void Recorder::flush() {
     // Not even fp16 may go on: the scale touches the gradients, not this loss.
     if (!std::isfinite(record.loss))
       throw NotFiniteError(
-          {.what = fmt::format("the loss is {} at step {}", record.loss, record.step),
+          {.what = fmt::format("the loss is {} at step {}", bad_value(record.loss), record.step),
            .why = "a NaN or an infinity arose in the data, the weights or an activation",
            .fix =
                "find it with --set train.look_for_nan=true; a lower optimizer.lr, train.clip=1 or "
                "precision bf16 instead of fp16 often help"});
-    if (record.skipped) continue;
     loss_sum += record.loss;
     ++steps;
   }

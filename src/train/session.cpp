@@ -85,12 +85,12 @@ void open_folder(const RunOptions& options, const SessionOptions& given) {
   write_atomic(dir / "config.yaml", resolved_yaml(options));
 }
 
-Session session_of(nn::Model& model, Splits data, RunOptions options,
-                   const SessionOptions& given) {
+Session session_of(nn::Model& model, Splits data, RunOptions options, const SessionOptions& given) {
   options.run.spec = given.config_spec;
   const std::string dir = run_dir(options);
   Session session;
-  session.log = std::make_unique<Log>(LogOptions{.rank = given.rank, .file = dir + "/out.log", .quiet = given.quiet});
+  session.log = std::make_unique<Log>(
+      LogOptions{.rank = given.rank, .file = dir + "/out.log", .quiet = given.quiet});
   session.sinks = std::make_unique<report::Sinks>(
       report::open_sinks(options.report, dir, *session.log, given.terminal));
   session.trainer =

@@ -18,7 +18,7 @@ Step::Step(nn::Model& model, optim::Optimizer& optimizer, StepOptions options,
     : model_(model), optimizer_(optimizer), options_(options), scaler_(scaler) {}
 
 StepResult Step::gradients(const data::Batch& batch, nn::Pass pass) {
-  const int64_t samples = batch.input.size(0);
+  const int64_t samples = batch.samples;  // padding stands behind them
   const int64_t micro = options_.micro_batch > 0 ? options_.micro_batch : samples;
   const int64_t first = pass.first_sample;
   StepResult result;
@@ -26,7 +26,7 @@ StepResult Step::gradients(const data::Batch& batch, nn::Pass pass) {
   for (int64_t begin = 0; begin < samples; begin += micro) {
     const int64_t end = std::min(begin + micro, samples);
     const int64_t weight = weight_between(batch.weights, begin, end);
-    if (weight == 0) continue;  // padding only
+    if (weight == 0) continue;  // no target counts
     pass.first_sample = first + begin;
     const at::Tensor output = model_.forward(batch.input.narrow(0, begin, end - begin), pass);
     at::Tensor loss = nn::loss(options_.loss, output, batch.target.narrow(0, begin, end - begin));

@@ -2,8 +2,10 @@
 #include "braid/train/trainer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "braid/core/error.h"
@@ -16,6 +18,23 @@ namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Tokens or labels that the model does not know end an operator with an index error.
+[[noreturn]] void complain_of_index(const data::Batch& batch, const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  const bool index = text.find("out of range") != std::string::npos ||
+                     text.find("out of bounds") != std::string::npos;
+  const auto largest = [](const at::Tensor& tensor) { return tensor.max().item<int64_t>(); };
+  const bool tokens = batch.input.scalar_type() == at::kLong;
+  if (!index || batch.target.scalar_type() != at::kLong) throw;
+  throw DataError(
+      {.what = fmt::format("the data hold {} {}, which the model does not know",
+                           tokens ? "token" : "label",
+                           std::max(largest(batch.target), tokens ? largest(batch.input) : 0)),
+       .why = text.substr(0, text.find('\n')),
+       .fix = tokens ? "set model.vocabulary to more than that, or use the data of this model"
+                     : "set model.outputs to the number of classes"});
 }
 
 }  // namespace
@@ -32,8 +51,8 @@ bool Trainer::Impl::out_of_budget() {
 void Trainer::Impl::train_on(const data::Batch& batch) {
   const double lr = optim::lr_at(options.optimizer.schedule, schedule, step);
   const nn::Pass pass{.training = true, .seed = static_cast<uint64_t>(options.seed), .step = step};
-  if (options.train.look_for_nan) complain_of_bad_values(batch, pass);
-  StepResult result = one_step.run(batch, pass, lr);
+  if (options.train.look_for_nan) look_for_bad_values(batch, pass);
+  StepResult result = run_step(batch, pass, lr);
   if (ema) ema->update();
   ++step;
   epoch = batch.epoch;
@@ -53,7 +72,28 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
   recorder.add(std::move(record), std::move(result));
 }
 
-// The step would spread a bad value over all weights: look while it can still be found.
+StepResult Trainer::Impl::run_step(const data::Batch& batch, const nn::Pass& pass, double lr) {
+  try {
+    return one_step.run(batch, pass, lr);
+  } catch (const c10::Error& error) {
+    complain_of_index(batch, error);
+  }
+}
+
+// The step would spread a bad value over all weights: look while it can still be found. In
+// micro-batches, as the step does: the whole batch may not fit into memory.
+void Trainer::Impl::look_for_bad_values(const data::Batch& batch, nn::Pass pass) {
+  const int64_t samples = batch.input.size(0);
+  const int64_t micro = options.train.micro_batch.value_or(samples);
+  for (int64_t begin = 0; begin < samples; begin += micro) {
+    data::Batch part;
+    part.input = batch.input.narrow(0, begin, std::min(micro, samples - begin));
+    part.target = batch.target.narrow(0, begin, part.input.size(0));
+    pass.first_sample = begin;
+    complain_of_bad_values(part, pass);
+  }
+}
+
 void Trainer::Impl::complain_of_bad_values(const data::Batch& batch, const nn::Pass& pass) {
   const at::NoGradGuard no_grad;
   const at::Tensor loss =
@@ -62,7 +102,7 @@ void Trainer::Impl::complain_of_bad_values(const data::Batch& batch, const nn::P
   const std::string culprit = first_not_finite(model, batch, pass);
   throw NotFiniteError(
       {.what = fmt::format("the loss is {} at step {}: the first bad value is in {}",
-                           loss.item<double>(), step + 1,
+                           bad_value(loss.item<double>()), step + 1,
                            culprit.empty() ? "the loss itself" : culprit),
        .why = "a NaN or an infinity arose there",
        .fix = culprit.find("batch") != std::string::npos
@@ -129,18 +169,16 @@ void Trainer::Impl::watch_progress() {
 EndRecord Trainer::Impl::fit() {
   started = Clock::now();
   reason.clear();
-  signals.emplace();
+  const StopSignals watched;  // the caller's handlers come back when the run is over
+  signals = &watched;
   check_metric_names();
   sink.start(run_info());
   try {
     train_until_done();
-    EndRecord end = finish();
-    signals.reset();
-    return end;
+    return finish();
   } catch (const NotFiniteError&) {
     reason = "not_finite";
     sink.end(end_record());
-    signals.reset();
     throw;
   }
 }

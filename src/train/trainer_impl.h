@@ -36,6 +36,8 @@ struct Trainer::Impl {
 
   bool out_of_budget();  // sets `reason`
   void train_on(const data::Batch& batch);
+  StepResult run_step(const data::Batch& batch, const nn::Pass& pass, double lr);
+  void look_for_bad_values(const data::Batch& batch, nn::Pass pass);
   void complain_of_bad_values(const data::Batch& batch, const nn::Pass& pass);
   void between_steps(const data::Batch& batch);
   void end_epoch();
@@ -70,7 +72,7 @@ struct Trainer::Impl {
   Step one_step;
   checkpoint::Store store;
   Recorder recorder;
-  std::optional<StopSignals> signals;  // while fit() runs
+  const StopSignals* signals = nullptr;  // while fit() runs
   optim::ScheduleContext schedule;
   double flops_per_sample;
 

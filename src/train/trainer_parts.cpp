@@ -64,14 +64,7 @@ Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::S
 }
 
 void Trainer::Impl::limit_steps() {
-  const int64_t per_epoch = loader.steps_per_epoch();
-  if (per_epoch == 0)
-    throw ConfigError(
-        {.what = fmt::format("the training data have {} samples, fewer than one global batch of {}",
-                             data.train->size(), global_batch),
-         .why = "an epoch would have no step",
-         .fix =
-             fmt::format("--set train.global_batch={}", std::max<int64_t>(data.train->size(), 1))});
+  const int64_t per_epoch = loader.steps_per_epoch();  // 1 or more: the loader refuses 0
   const TrainOptions& train = options.train;
   const int64_t by_epochs = train.epochs * per_epoch;
   total_steps = train.steps > 0 && by_epochs > 0 ? std::min(train.steps, by_epochs)

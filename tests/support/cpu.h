@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Include once in a test program that computes in bf16: the programs of braid do the same at their start.
+// Include once in a test program that computes in bf16: the programs of braid do the same at their
+// start.
 #pragma once
 #include <gtest/gtest.h>
 

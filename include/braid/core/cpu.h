@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Faults of a CPU, or of the virtual machine that shows it, that would end a run.
 //
-//   if (const std::string note = avoid_broken_amx(); !note.empty()) log.note(note);   // first thing in main
+//   if (const std::string note = avoid_broken_amx(); !note.empty()) log.note(note);   // first
+//   thing in main
 #pragma once
 #include <string>
 
 namespace braid {
 
-// Some virtual machines announce AMX but do not describe its tiles (CPUID leaf 0x1d): oneDNN then sets up none and the first
-// bf16 matrix product dies of an illegal instruction. This tells oneDNN to leave AMX alone there, unless ONEDNN_MAX_CPU_ISA
-// is set already. Call it before the first tensor operation. Returns what was done, "" if nothing.
+// Some virtual machines announce AMX but do not describe its tiles (CPUID leaf 0x1d): oneDNN then
+// sets up none and the first bf16 matrix product dies of an illegal instruction. This tells oneDNN
+// to leave AMX alone there, unless ONEDNN_MAX_CPU_ISA is set already. Call it before the first
+// tensor operation. Returns what was done, "" if nothing.
 std::string avoid_broken_amx();
 
 }  // namespace braid

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the commands do with small runs: train, eval, predict, parity, report, data.
+#include <gtest/gtest.h>
+
+#include <ATen/ops/tensor.h>
+
+#include "braid/checkpoint/safetensors.h"
+#include "braid/checkpoint/store.h"
+#include "braid/data/arrays.h"
+#include "braid/data/npy.h"
+#include "braid/nn/loss.h"
+#include "braid/train/predict.h"
+#include "braid/train/session.h"
+#include "cli/braid.h"
+
+namespace braid::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_png(const fs::path& file) { return text_of(file).starts_with("\x89PNG\r\n"); }
+
+TEST_F(Cli, TrainWritesTheRunFolderAndSaysWhere) {
+  const Outcome done = train("mlp");
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_TRUE(contains(done.out, "results are in " + at("mlp")));
+  for (const char* file : {"config.yaml", "log.jsonl", "report.html", "out.log", "checkpoints"})
+    EXPECT_TRUE(fs::exists(dir / "mlp" / file)) << file;
+  EXPECT_TRUE(contains(text_of(dir / "mlp/log.jsonl"), config("mlp")));  // what was typed
+  EXPECT_TRUE(contains(train("mlp").err, "already holds checkpoints"));
+}
+
+TEST_F(Cli, QuietSaysNothingButTheEnd) { EXPECT_EQ(train("mlp", {"--quiet"}).err, ""); }
+
+TEST_F(Cli, EvalGivesWhatTheRunValidated) {
+  const nlohmann::json trained = json_of(train("mlp", {"--json"}));
+  const nlohmann::json newest = json_of(braid_run({"eval", at("mlp"), "--json"}));
+  EXPECT_EQ(newest["samples"], 15);
+  EXPECT_EQ(newest["loss"], trained["metrics"]["loss"]);  // of the averaged weights
+  EXPECT_EQ(newest["metrics"]["accuracy"], trained["metrics"]["accuracy"]);
+  const nlohmann::json test = json_of(braid_run({"eval", at("mlp"), "--split", "test", "--json"}));
+  EXPECT_EQ(test["loss"], trained["metrics"]["test_loss"]);
+  EXPECT_EQ(json_of(braid_run({"eval", at("mlp"), "--split", "train", "--json"}))["samples"], 70);
+  EXPECT_TRUE(contains(braid_run({"eval", at("mlp")}).out, "accuracy"));
+}
+
+// The config rates by accuracy, so that is what best means.
+TEST_F(Cli, EvalBestIsByTheMetricOfTheRun) {
+  ASSERT_EQ(train("mlp", {"--set", "checkpoint.keep=9", "--set", "train.steps=40"}).code, 0);
+  double highest = -1;
+  std::string wanted;
+  for (const fs::path& path : checkpoint::Store(dir / "mlp/checkpoints").list()) {
+    const double value = checkpoint::load(path).metrics.at("accuracy");
+    if (value > highest) highest = value, wanted = path.string();
+  }
+  const nlohmann::json best =
+      json_of(braid_run({"eval", at("mlp"), "--checkpoint", "best", "--json"}));
+  EXPECT_EQ(best["checkpoint"], wanted);
+  EXPECT_DOUBLE_EQ(best["metrics"]["accuracy"], highest);
+  const nlohmann::json named =
+      json_of(braid_run({"eval", at("mlp"), "--checkpoint", "step-00000010", "--json"}));
+  EXPECT_EQ(named["checkpoint"], at("mlp/checkpoints/step-00000010"));
+  EXPECT_EQ(json_of(braid_run({"eval", wanted, "--json"}))["loss"], best["loss"]);
+  expect_complaint(braid_run({"eval", at("mlp"), "--checkpoint", "step-7"}), Exit::data,
+                   {"has no checkpoint step-7", "step-00000010"});
+}
+
+TEST_F(Cli, PredictForecast) {
+  make_weather();
+  ASSERT_EQ(train("vit", {"--quiet"}).code, 0);
+  const std::string file = at("weather/test/1992.h5");
+  const at::Tensor now = data::read_array(file, {.frame = 7});
+  data::write_npy(dir / "now.npy", now);
+  for (const Words& input : {Words{file, "--frame", "7"}, Words{at("now.npy")}}) {
+    Words words = {"predict", at("vit"), "--steps", "3", "--out", at("f.npy"), "--input"};
+    words.insert(words.end(), input.begin(), input.end());
+    const Outcome done = braid_run(words);
+    ASSERT_EQ(done.code, 0) << done.err;
+    EXPECT_TRUE(is_png(dir / "f.png"));
+    const train::RunOptions run = train::load_run(config("vit"));
+    const auto model = train::build_model(run);
+    train::copy_weights(
+        *model, checkpoint::load(dir / "vit/checkpoints/step-00000004").state.part("model"));
+    const at::Tensor expected =
+        train::forecast(*model, train::normalisation_of(run.data, 3), now, 3);
+    EXPECT_TRUE(data::read_npy(dir / "f.npy").allclose(expected, 1e-5, 1e-5));
+  }
+  const Outcome h5 =
+      braid_run({"predict", at("vit"), "--input", file, "--out", at("g.h5"), "--channel", "2"});
+  ASSERT_EQ(h5.code, 0) << h5.err;
+  EXPECT_EQ(data::read_array(dir / "g.h5").sizes(), (std::vector<int64_t>{1, 3, 8, 16}));
+  EXPECT_TRUE(is_png(dir / "g.png"));
+}
+
+TEST_F(Cli, PredictRefusesWhatDoesNotFit) {
+  make_weather();
+  ASSERT_EQ(train("vit", {"--quiet"}).code, 0);
+  const auto predict = [&](Words more) {
+    Words words = {"predict", at("vit"), "--out", at("f.npy")};
+    words.insert(words.end(), more.begin(), more.end());
+    return braid_run(words);
+  };
+  const std::string file = at("weather/test/1992.h5");
+  data::write_npy(dir / "small.npy", data::read_array(file, {.frame = 0}).narrow(1, 0, 4));
+  data::write_npy(dir / "few.npy", data::read_array(file, {.frame = 0}).narrow(0, 0, 2));
+  expect_complaint(predict({}), Exit::config, {"there is no --input"});
+  expect_complaint(predict({"--input", at("small.npy")}), Exit::data,
+                   {"is 4 x 16, the model takes 8 x 16"});
+  expect_complaint(predict({"--input", at("few.npy")}), Exit::data,
+                   {"has 2 channels, the model takes 3"});
+  expect_complaint(predict({"--input", file, "--frame", "99"}), Exit::data, {"frame 99"});
+  expect_complaint(predict({"--input", file, "--channel", "3"}), Exit::config, {"--channel 3"});
+  expect_complaint(predict({"--input", file, "--dataset", "feilds"}), Exit::data,
+                   {"no dataset \"feilds\"", "--dataset fields"});
+  expect_complaint(predict({"--input", at("none.npy")}), Exit::data, {"none.npy"});
+}
+
+TEST_F(Cli, PredictFinerPicture) {
+  ASSERT_EQ(train("swinir", {"--quiet"}).code, 0);
+  data::write_npy(dir / "c.npy", at::tensor({1.0F}).expand({3, 16, 24}).contiguous());
+  const Outcome done =
+      braid_run({"predict", at("swinir"), "--input", at("c.npy"), "--out", at("fine.h5")});
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(data::read_array(dir / "fine.h5").sizes(), (std::vector<int64_t>{3, 32, 48}));
+  EXPECT_TRUE(is_png(dir / "fine.png"));
+}
+
+TEST_F(Cli, PredictTokensAndText) {
+  ASSERT_EQ(train("gpt", {"--quiet"}).code, 0);
+  const auto tokens = [&](const std::string& prompt, const std::string& seed) {
+    return braid_run({"predict", at("gpt"), "--prompt", prompt, "--tokens", "5", "--seed", seed});
+  };
+  const Outcome done = tokens("1 2 3", "1");
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_TRUE(done.out.starts_with("1 2 3 "));
+  EXPECT_EQ(std::count(done.out.begin(), done.out.end(), ' '), 7);
+  EXPECT_EQ(tokens("1 2 3", "1").out, done.out);
+  expect_complaint(tokens("1 two", "1"), Exit::config,
+                   {"\"two\" in --prompt is not a token number"});
+  expect_complaint(tokens("1 32", "1"), Exit::config, {"token 32", "tokens 0 to 31"});
+  expect_complaint(tokens("", "1"), Exit::config, {"prompt"});
+  ASSERT_EQ(train("text", {"--quiet"}).code, 0);
+  const Outcome text = braid_run({"predict", at("text"), "--prompt", "hell", "--tokens", "3"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("hell"));
+  EXPECT_EQ(text.out.size(), 8u);
+}
+
+// Weights, input and target from files; output, loss and gradients as the library gives them.
+TEST_F(Cli, ParityAppliesTheBareModel) {
+  const train::RunOptions run = train::load_run(config("vit"));
+  const auto model = nn::make_model(run.model, {.seed = 77});
+  checkpoint::Tensors weights;
+  for (const Param& param : model->params()) weights[param.name] = param.tensor.detach();
+  checkpoint::write_safetensors(dir / "w.safetensors", weights);
+  const at::Tensor input = at::tensor({0.5F, -1.0F}).repeat({2, 3, 8, 8});
+  const at::Tensor target = input.mul(2).add(0.25);
+  data::write_npy(dir / "x.npy", input);
+  data::write_npy(dir / "t.npy", target);
+  const Outcome done =
+      braid_run({"parity", config("vit"), "--weights", at("w.safetensors"), "--input", at("x.npy"),
+                 "--target", at("t.npy"), "--out", at("parity")});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const at::Tensor output = model->forward(input, {});
+  const at::Tensor loss = nn::loss(nn::Loss::relative_l2, output, target);
+  loss.backward();
+  EXPECT_TRUE(data::read_npy(dir / "parity/output.npy").allclose(output.detach(), 1e-5, 1e-6));
+  const auto result = nlohmann::json::parse(text_of(dir / "parity/result.json"));
+  EXPECT_NEAR(result["loss"], loss.item<double>(), 1e-6);
+  EXPECT_EQ(result["parameters"], model->parameters());
+  const auto gradients = checkpoint::read_safetensors(dir / "parity/gradients.safetensors").tensors;
+  EXPECT_EQ(gradients.size(), model->params().size());
+  for (const Param& param : model->params())
+    EXPECT_TRUE(gradients.at(param.name).allclose(param.tensor.grad(), 1e-4, 1e-6)) << param.name;
+  weights.erase("head.weight");
+  weights["extra"] = input;
+  checkpoint::write_safetensors(dir / "w.safetensors", weights);
+  expect_complaint(braid_run({"parity", config("vit"), "--weights", at("w.safetensors"), "--input",
+                              at("x.npy"), "--target", at("t.npy"), "--out", at("p")}),
+                   Exit::storage, {"head.weight"});
+}
+
+TEST_F(Cli, ReportOfTwoRunsIsOnePage) {
+  ASSERT_EQ(train("mlp", {"--quiet"}).code, 0);
+  ASSERT_EQ(
+      train("mlp", {"--quiet", "--set", "run.dir=" + at("b"), "--set", "run.name=other"}).code, 0);
+  const Outcome done = braid_run({"report", at("mlp"), at("b"), "--out", at("r.html")});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const std::string page = text_of(dir / "r.html");
+  EXPECT_TRUE(contains(page, "<html"));
+  EXPECT_TRUE(contains(page, "other"));
+  EXPECT_EQ(page.find("src=\"http"), std::string::npos);
+  EXPECT_EQ(json_of(braid_run({"report", at("mlp"), at("b"), "--json"}))["runs"].size(), 2u);
+  const Outcome none = braid_run({"report", at("nothing"), "--out", at("r.html")});
+  expect_complaint(none, Exit::data, {"nothing"});
+}
+
+TEST_F(Cli, DataMakeAndCheck) {
+  make_weather();
+  const Outcome good = braid_run({"data", "check", at("weather/train")});
+  EXPECT_EQ(good.code, 0) << good.out;
+  EXPECT_TRUE(contains(good.out, "1 files, 12 frames of [3, 8, 16]"));
+  EXPECT_EQ(
+      braid_run({"data", "make", "slices", at("s"), "--shape", "3,16,32", "--days", "3"}).code, 0);
+  EXPECT_EQ(braid_run({"data", "check", at("s"), "--json"}).code, 0);
+  EXPECT_EQ(
+      braid_run({"data", "make", "tokens", at("t.bin"), "--tokens", "500", "--vocabulary", "32"})
+          .code,
+      0);
+  EXPECT_EQ(fs::file_size(dir / "t.bin"), 1024u + 2 * 500u);
+  fs::resize_file(dir / "weather/train/1990.h5",
+                  fs::file_size(dir / "weather/train/1990.h5") - 100);
+  const Outcome bad = braid_run({"data", "check", at("weather/train")});
+  EXPECT_EQ(bad.code, static_cast<int>(Exit::data));
+  EXPECT_TRUE(contains(bad.out, "truncated"));
+}
+
+}  // namespace
+}  // namespace braid::test
