@@ -79,6 +79,8 @@ void describe(Fields& fields, TrainOptions& options) {
   fields.field("micro_batch", options.micro_batch,
                "samples a forward pass; the rest is accumulated; auto: all at once",
                {.at_least = 1, .none = "auto"});
+  fields.choice("last_batch", options.last_batch, {"drop", "keep"},
+                "the incomplete batch at the end of an epoch");
   fields.field("precision", options.precision, "which dtype each kind of number has",
                {.one_of = precision_names()});
   describe_dtypes(fields, options);

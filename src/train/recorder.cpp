@@ -39,6 +39,7 @@ void Recorder::flush() {
                "precision bf16 instead of fp16 often help"});
     loss_sum += record.loss;
     ++steps;
+    samples += record.samples;
   }
 }
 

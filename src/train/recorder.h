@@ -21,6 +21,7 @@ class Recorder {
 
   double loss_sum = 0;  // of the steps read since reset
   int64_t steps = 0;
+  int64_t samples = 0;
 
  private:
   void read(StepRecord& record, const StepResult& result);

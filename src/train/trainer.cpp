@@ -120,10 +120,10 @@ void Trainer::Impl::end_epoch() {
       recorder.steps > 0 ? recorder.loss_sum / static_cast<double>(recorder.steps) : std::nan("");
   record.lr = optim::lr_at(options.optimizer.schedule, schedule, step);
   record.seconds = epoch_seconds;
-  record.samples_per_second =
-      static_cast<double>(recorder.steps * global_batch) / std::max(epoch_seconds, 1e-9);
+  record.samples_per_second = static_cast<double>(recorder.samples) / std::max(epoch_seconds, 1e-9);
   recorder.loss_sum = 0;
   recorder.steps = 0;
+  recorder.samples = 0;
   epoch_seconds = 0;
   sink.epoch(record);
 }

@@ -26,7 +26,7 @@ data::LoaderOptions training_loader(const RunOptions& options, c10::Device devic
           .workers = options.data.workers,
           .queue = options.data.queue,
           .seed = static_cast<uint64_t>(options.seed),
-          .tail = data::Tail::drop,
+          .tail = options.train.last_batch == LastBatch::keep ? data::Tail::keep : data::Tail::drop,
           .device = device.is_cuda() ? device.index() : -1,
           .check_finite = options.data.check_finite};
 }
@@ -208,6 +208,7 @@ State Trainer::Impl::state() {
   all.set("trainer/seed", options.seed);
   all.set("trainer/epoch_loss", recorder.loss_sum);
   all.set("trainer/epoch_steps", recorder.steps);
+  all.set("trainer/epoch_samples", recorder.samples);
   all.set("trainer/epoch_seconds", epoch_seconds);
   all.set("trainer/best", best);
   all.set("trainer/validations_since_best", validations_since_best);
@@ -224,6 +225,7 @@ void Trainer::Impl::load(const State& saved) {
   epoch = saved.integer("trainer/epoch");
   recorder.loss_sum = saved.number("trainer/epoch_loss");
   recorder.steps = saved.integer("trainer/epoch_steps");
+  recorder.samples = saved.integer("trainer/epoch_samples");
   epoch_seconds = saved.number("trainer/epoch_seconds");
   best = saved.number("trainer/best");
   validations_since_best = saved.integer("trainer/validations_since_best");

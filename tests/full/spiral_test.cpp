@@ -44,6 +44,20 @@ TEST(Spiral, LinearRuleBringsTheLargeBatchBack) {
   EXPECT_GE(accuracies("batch256_scaled").back(), 0.93);
 }
 
+// How far the slow run comes depends on its first weights (82 to 94 % were seen); the rule brings
+// every single one there.
+TEST(Spiral, LinearRuleHelpsWhateverTheSeed) {
+  double sum = 0;
+  for (const std::string seed : {"1", "2", "3"}) {
+    const double plain = accuracies("batch256", {"seed=" + seed}).back();
+    const double scaled = accuracies("batch256_scaled", {"seed=" + seed}).back();
+    sum += plain;
+    EXPECT_GE(scaled, 0.93) << "seed " << seed;
+    EXPECT_LT(plain, scaled) << "seed " << seed;
+  }
+  EXPECT_LT(sum / 3, 0.93);
+}
+
 // Noise of 0.2 hides the spirals: the best classifier reaches 57.5 %, and 1500 points tell that to
 // about 1.3 %.
 TEST(Spiral, NothingToLearnInTheNoise) {

@@ -94,7 +94,8 @@ TEST(Environment, WrongValuesAreNamed) {
     EXPECT_TRUE(contains(error_of([] { environment(); }), "a number from 0 to 1"));
   }
   {
-    const Variables set({{"RANK", "0"}});
+    const std::map<std::string, std::string> half = {{"RANK", "0"}};
+    const Variables set(half);
     EXPECT_TRUE(contains(error_of([] { environment(); }), "RANK is set, WORLD_SIZE is not"));
   }
 }

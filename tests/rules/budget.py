@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Public headers stay light: lines after the preprocessor, a count and never a clock.
+"""Public headers stay light: lines after the preprocessor (g++ -E -P), a count and never a clock.
 
   budget.py SOURCE_DIR TORCH_DIR
 """
@@ -16,7 +16,7 @@ LIGHT_LIMIT, HEAVY_LIMIT = 125_000, 262_000
 
 
 def lines(header):
-    flags = ["-std=c++20", "-E", "-x", "c++", f"-I{root}/include", f"-isystem{torch}/include",
+    flags = ["-std=c++20", "-E", "-P", "-x", "c++", f"-I{root}/include", f"-isystem{torch}/include",
              f"-isystem{torch}/include/torch/csrc/api/include"]
     result = subprocess.run(["g++", *flags, str(header)], capture_output=True, text=True)
     if result.returncode != 0:

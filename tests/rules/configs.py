@@ -30,7 +30,7 @@ SECTIONS = {"seed", "run", "model", "data", "train", "optimizer", "valid", "chec
 
 
 def names_of(file):
-    keys = re.findall(r"^([A-Za-z]\w*):", file.read_text(), re.M)
+    keys = re.findall(r"^(\w+):", file.read_text(), re.M)
     return [""] if SECTIONS & set(keys) else keys
 
 

@@ -71,6 +71,18 @@ TEST_F(Limits, Epochs) {
   }
 }
 
+// 70 samples in batches of 32: 32, 32, 6. The mean of the six is a step like the others.
+TEST_F(Limits, TheLastBatchCanBeKept) {
+  TestRun run = make(mlp_run, {"train.steps=0", "train.epochs=2", "train.global_batch=32",
+                               "train.last_batch=keep", "train.micro_batch=4"});
+  EXPECT_EQ(run.trainer.fit().step, 6);
+  std::vector<int64_t> samples;
+  for (const StepRecord& record : run.sink.steps) samples.push_back(record.samples);
+  EXPECT_EQ(samples, (std::vector<int64_t>{32, 32, 6, 32, 32, 6}));
+  const EpochRecord& epoch = run.sink.epochs[1];
+  EXPECT_NEAR(epoch.samples_per_second * epoch.seconds, 70, 1e-6);
+}
+
 TEST_F(Limits, TheSmallerOfStepsAndEpochs) {
   EXPECT_EQ(make(mlp_run, {"train.steps=100", "train.epochs=2"}).trainer.fit().reason, "epochs");
   fs::remove_all(dir / "run");

@@ -96,6 +96,10 @@ TEST(Resume, DropoutAdamEmaClip) {
                    {1, 5, 7, 11});
 }
 
+TEST(Resume, KeptLastBatches) {  // 3 steps an epoch: 32, 32, 6
+  expect_bit_exact(run_of(mlp_run, {"train.last_batch=keep", "train.global_batch=32"}), {3, 4, 5});
+}
+
 TEST(Resume, SgdWithMomentum) {
   expect_bit_exact(run_of(mlp_run, {"optimizer.name=sgd", "optimizer.momentum=0.9"}), {4});
 }

@@ -22,6 +22,8 @@
 
 namespace braid::train {
 
+enum class LastBatch { drop, keep };  // the incomplete one at the end of an epoch
+
 struct TrainOptions {
   int64_t steps = 0;  // 0: by epochs or time
   int64_t epochs = 0;
@@ -29,6 +31,7 @@ struct TrainOptions {
   std::optional<int64_t> global_batch;  // samples an update, over all ranks
   std::optional<int64_t> local_batch;   // the same, said a rank
   std::optional<int64_t> micro_batch;   // samples a forward pass; empty: the whole local batch
+  LastBatch last_batch = LastBatch::drop;
   std::string precision = "fp32";
   std::optional<std::string> param, compute, reduce, master;  // single dtypes, over the policy's
   nn::Loss loss = nn::Loss::mse;
