@@ -108,11 +108,18 @@ TEST_P(ModelOnGpu, TrainsAsOnTheCpu) {
     EXPECT_NEAR(found[i], expected[i], tolerance * std::abs(expected[i])) << i;
 }
 
+std::string case_name(const testing::TestParamInfo<ModelOnGpu::ParamType>& info) {
+  static constexpr const char* models[] = {"mlp", "vit", "swinir", "gpt", "llama"};
+  return std::string(models[static_cast<size_t>(std::get<0>(info.param))]) + "_" +
+         std::get<1>(info.param);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Reference, ModelOnGpu,
     testing::Combine(testing::Values(nn::ModelName::mlp, nn::ModelName::vit, nn::ModelName::swinir,
                                      nn::ModelName::gpt, nn::ModelName::llama),
-                     testing::Values("fp64", "fp32", "tf32", "bf16", "fp16", "bf16_params")));
+                     testing::Values("fp64", "fp32", "tf32", "bf16", "fp16", "bf16_params")),
+    case_name);
 
 }  // namespace
 }  // namespace braid
