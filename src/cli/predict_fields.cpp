@@ -20,7 +20,7 @@ at::Tensor read_fields(const PredictArguments& arguments) {
                        .why = "the model takes a field of [channels, rows, columns]",
                        .fix = "--input file.npy, or --input file.h5 --frame 12"});
   // A file of years is larger than memory: only the frame is read.
-  const at::Tensor frame = data::read_array(
+  at::Tensor frame = data::read_array(
       arguments.input, {.dataset = arguments.dataset, .frame = arguments.frame.value_or(0)});
   if (frame.dim() == 3) return frame;
   if (frame.dim() == 2 && !arguments.frame)

@@ -89,7 +89,7 @@ void write_hdf5(const fs::path& file, const at::Tensor& tensor, const std::strin
 
 at::Tensor read_array(const fs::path& file, ArrayOptions options) {
   if (is_hdf5(file)) return read_hdf5(file, options);
-  const at::Tensor array = read_npy(file).to(at::kFloat);
+  at::Tensor array = read_npy(file).to(at::kFloat);
   if (!options.frame) return array;
   check_frame(file, options, array.dim() > 0 ? array.size(0) : 0);
   return array.select(0, *options.frame).contiguous();

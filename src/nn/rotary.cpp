@@ -12,7 +12,7 @@ namespace braid::nn {
 at::Tensor rotary_frequencies(const LlamaOptions& o, at::TensorOptions where) {
   const int64_t width = o.width / o.heads;
   const at::Tensor power = at::arange(0, width, 2, where).div_(static_cast<double>(width));
-  const at::Tensor plain = at::pow(o.rope_theta, power).reciprocal_();
+  at::Tensor plain = at::pow(o.rope_theta, power).reciprocal_();
   if (o.rope_factor == 1) return plain;
   // 1 for waves shorter than original / high, 0 for those longer than original / low, a line
   // between: one formula instead of three cases, so that nothing is read on the host.

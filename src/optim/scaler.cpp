@@ -15,7 +15,7 @@
 namespace braid::optim {
 
 LossScaler::LossScaler(ScalerOptions options, c10::Device device)
-    : options_(std::move(options)),
+    : options_(options),
       scale_(at::full({}, options_.initial, at::TensorOptions(c10::kFloat).device(device))),
       growth_(at::zeros({}, at::TensorOptions(c10::kInt).device(device))) {}
 

@@ -11,7 +11,7 @@
 namespace braid::train {
 
 void Recorder::add(StepRecord record, StepResult result) {
-  pending_.emplace_back(std::move(record), std::move(result));
+  pending_.emplace_back(record, std::move(result));
   if (static_cast<int64_t>(pending_.size()) >= read_every_) flush();
 }
 

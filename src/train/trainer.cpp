@@ -69,7 +69,7 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
   record.tflops = flops_per_sample * static_cast<double>(batch.samples) / record.seconds / 1e12;
   last_step_end = Clock::now();
   epoch_seconds += record.seconds;
-  recorder.add(std::move(record), std::move(result));
+  recorder.add(record, std::move(result));
 }
 
 StepResult Trainer::Impl::run_step(const data::Batch& batch, const nn::Pass& pass, double lr) {

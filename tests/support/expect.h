@@ -10,7 +10,8 @@
 
 namespace braid::test {
 
-// Runs `body`, expects an Error and gives its whole text ("what", "why", "fix", "where" in one string).
+// Runs `body`, expects an Error and gives its whole text ("what", "why", "fix", "where" in one
+// string).
 template <class Body>
 std::string error_of(Body body) {
   try {
