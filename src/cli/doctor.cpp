@@ -2,8 +2,6 @@
 // braid doctor: is this machine ready, and what to do if not.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -35,7 +33,7 @@ Check check_torch() {
 }
 
 Check check_memory() {
-  const int64_t bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE);
+  const int64_t bytes = memory_bytes();
   return {.name = "memory",
           .good = bytes > (int64_t{2} << 30),
           .found = fmt::format("{}, {} cores", to_text(Bytes{bytes}),
@@ -51,24 +49,15 @@ Check check_gpu() {
             .needed = false,
             .found = status.reason,
             .fix = "training runs on the CPU; for a GPU: make cuda, and a driver for CUDA 13"};
-  std::string found;
-  for (int i = 0; i < status.device->count(); ++i)
-    found += fmt::format("{}{} ({} free of {})", i > 0 ? "; " : "", status.device->name(i),
-                         to_text(Bytes{status.device->free_bytes(i)}),
-                         to_text(Bytes{status.device->total_bytes(i)}));
-  return {.name = "GPU", .found = found};
+  return {.name = "GPU", .found = list_gpus()};
 }
 
 Check check_disk() {
-  struct statvfs info = {};
-  const bool known = statvfs(".", &info) == 0;
-  const int64_t free =
-      known ? static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize) : 0;
-  const bool writable = access(".", W_OK) == 0;
+  const Disk disk = disk_here();
   return {.name = "disk",
-          .good = writable && free > (int64_t{1} << 30),
-          .found = fmt::format("{} free here, {}", to_text(Bytes{free}),
-                               writable ? "writable" : "not writable"),
+          .good = disk.writable && disk.free > (int64_t{1} << 30),
+          .found = fmt::format("{} free here, {}", to_text(Bytes{disk.free}),
+                               disk.writable ? "writable" : "not writable"),
           .fix = "free some space, or start in another folder"};
 }
 

@@ -5,12 +5,16 @@
 #include <hdf5.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
 #include <cstdio>
 
 #include <fmt/format.h>
+
+#include "braid/core/accelerator.h"
+#include "braid/core/units.h"
 
 namespace braid::cli {
 
@@ -38,6 +42,25 @@ int free_port() {
                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   close(listener);
   return open ? ntohs(address.sin_port) : 0;
+}
+
+int64_t memory_bytes() { return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE); }
+
+Disk disk_here() {
+  struct statvfs info = {};
+  const bool known = statvfs(".", &info) == 0;
+  const auto blocks = static_cast<int64_t>(known ? info.f_bavail : 0);
+  return {.free = blocks * static_cast<int64_t>(info.f_frsize), .writable = access(".", W_OK) == 0};
+}
+
+std::string list_gpus() {
+  const Accelerator* device = accelerator();
+  std::string list;
+  for (int i = 0; device != nullptr && i < device->count(); ++i)
+    list +=
+        fmt::format("{}{} ({} free of {})", i > 0 ? "; " : "", device->name(i),
+                    to_text(Bytes{device->free_bytes(i)}), to_text(Bytes{device->total_bytes(i)}));
+  return list;
 }
 
 std::string compiler_version() { return "compiler " __VERSION__; }

@@ -6,16 +6,11 @@
 
 #include <cmath>
 
+#include "braid/core/dry.h"
+#include "braid/core/mix.h"
+
 namespace braid {
 namespace {
-
-// splitmix64's finaliser: every input bit reaches every output bit.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
 
 uint64_t hash_text(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
@@ -46,8 +41,7 @@ double bounded_normal(RandomKey key, uint64_t index, const NormalOptions& option
 
 template <class Draw>
 void fill_with(const at::Tensor& tensor, int64_t first, const Draw& draw) {
-  const bool has_data = !tensor.is_meta() && tensor.storage().data() != nullptr;
-  if (tensor.numel() == 0 || !has_data) return;
+  if (tensor.numel() == 0 || !has_data(tensor)) return;
   const auto drawn = tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor host = at::empty(tensor.sizes(), at::TensorOptions().dtype(drawn));
   at::parallel_for(0, host.numel(), 4096, [&](int64_t begin, int64_t end) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The dropout mask of kernels/dropout.h on the GPU; its CPU twin is keep_mask_cpu, bit for bit.
-#include <cmath>
+#include <algorithm>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -9,31 +9,24 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include "braid/core/mix.h"
+
 namespace braid::cuda {
 namespace {
-
-constexpr int word_bits = 31;
-
-__device__ uint64_t mixed(uint64_t key, uint64_t index) {
-  uint64_t x = key + (index + 1) * 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
 
 __global__ void keep_mask_kernel(bool* out, int64_t count, uint64_t limit, uint64_t key,
                                  uint64_t first) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += stride)
-    out[i] = (mixed(key, first + i) >> (64 - word_bits)) >= limit;
+    out[i] = mix_keeps(key, first + i, limit);
 }
 
 at::Tensor keep_mask(const at::Tensor& like, double rate, int64_t key, int64_t first) {
   const c10::cuda::CUDAGuard guard(like.device());
   at::Tensor mask = at::empty(like.sizes(), like.options().dtype(c10::kBool));
   if (mask.numel() == 0) return mask;
-  const uint64_t limit = static_cast<uint64_t>(std::llround(std::ldexp(rate, word_bits)));
+  const uint64_t limit = mix_threshold(rate);
   const int64_t blocks = std::min<int64_t>((mask.numel() + 255) / 256, 4096);
   keep_mask_kernel<<<blocks, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
       static_cast<bool*>(mask.mutable_data_ptr()), mask.numel(), limit, static_cast<uint64_t>(key),

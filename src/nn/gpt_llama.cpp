@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "nn/gpt_llama.h"
 
+#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -25,7 +26,15 @@ void check_tokens(const at::Tensor& tokens, int64_t longest) {
     });
 }
 
-LayerRow tied_head_row(int64_t width, int64_t vocabulary, int64_t tokens) {
+at::Tensor token_scores(const Linear* head, const Embedding& embedding, const at::Tensor& x) {
+  if (head != nullptr) return head->forward(x);
+  const auto compute = embedding.scope().build.precision.compute;
+  return at::linear(x.to(compute), embedding.weight.to(compute));
+}
+
+LayerRow head_row(const Linear* head, const Embedding& embedding, int64_t tokens) {
+  if (head != nullptr) return head->row({tokens});
+  const int64_t vocabulary = embedding.weight.size(0), width = embedding.weight.size(1);
   const double flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(width) *
                        static_cast<double>(vocabulary);
   return {.name = "lm_head",

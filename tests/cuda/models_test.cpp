@@ -12,6 +12,15 @@
 #include "support/cuda.h"
 
 namespace braid {
+namespace nn {
+
+// In the namespace of ModelName, where gtest looks for it.
+void PrintTo(ModelName name, std::ostream* out) {
+  static constexpr const char* words[] = {"mlp", "vit", "swinir", "gpt", "llama"};
+  *out << words[static_cast<size_t>(name)];
+}
+
+}  // namespace nn
 namespace {
 
 struct Case {
@@ -44,7 +53,7 @@ nn::ModelOptions tiny(nn::ModelName name) {
 }
 
 Case case_of(nn::ModelName name) {
-  Case result{.model = tiny(name), .loss = nn::Loss::mse};
+  Case result{.model = tiny(name), .loss = nn::Loss::mse, .batch = {}};
   switch (name) {
     case nn::ModelName::vit:
       result.loss = nn::Loss::relative_l2;
@@ -94,24 +103,20 @@ std::vector<double> losses(const Case& given, const std::string& policy, c10::De
 }
 
 class ModelOnGpu : public OnGpu,
-                   public testing::WithParamInterface<std::tuple<nn::ModelName, const char*>> {};
+                   public testing::WithParamInterface<std::tuple<nn::ModelName, std::string>> {};
 
 TEST_P(ModelOnGpu, TrainsAsOnTheCpu) {
   const auto [name, policy] = GetParam();
   const Case given = case_of(name);
-  const auto expected = losses(given, std::string(policy) == "fp64" ? "fp64" : "fp32", c10::kCPU);
+  const auto expected = losses(given, policy == "fp64" ? "fp64" : "fp32", c10::kCPU);
   const auto found = losses(given, policy, gpu());
-  const double tolerance = std::string(policy) == "fp64"   ? 1e-9
-                           : std::string(policy) == "fp32" ? 1e-4
-                                                           : 4e-2;
+  const double tolerance = policy == "fp64" ? 1e-9 : policy == "fp32" ? 1e-4 : 4e-2;
   for (size_t i = 0; i < expected.size(); ++i)
     EXPECT_NEAR(found[i], expected[i], tolerance * std::abs(expected[i])) << i;
 }
 
 std::string case_name(const testing::TestParamInfo<ModelOnGpu::ParamType>& info) {
-  static constexpr const char* models[] = {"mlp", "vit", "swinir", "gpt", "llama"};
-  return std::string(models[static_cast<size_t>(std::get<0>(info.param))]) + "_" +
-         std::get<1>(info.param);
+  return testing::PrintToString(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
 }
 
 INSTANTIATE_TEST_SUITE_P(

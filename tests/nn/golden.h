@@ -84,4 +84,24 @@ inline void expect_golden_pass(nn::Model& model, const Golden& golden, double to
   }
 }
 
+// bf16 scores and gradients stay near those of the reference; the weights keep single precision.
+inline void expect_golden_half_pass(nn::Model& model, const Golden& golden) {
+  load_golden(model, golden);
+  const at::Tensor output = model.forward(golden.at("input"), {});
+  EXPECT_EQ(output.scalar_type(), c10::kBFloat16);
+  EXPECT_LT(distance(output, golden.at("logits")), 0.03);
+  nn::loss(nn::Loss::cross_entropy, output, golden.at("target")).backward();
+  for (const Param& param : model.params()) {
+    EXPECT_EQ(param.tensor.scalar_type(), c10::kFloat) << param.name;
+    EXPECT_LT(distance(param.tensor.grad(), golden.at("grad." + param.name)), 0.1) << param.name;
+  }
+}
+
+// The table of layers counts each parameter once.
+inline void expect_rows_hold_all_parameters(const nn::Model& model) {
+  int64_t rows = 0;
+  for (const nn::LayerRow& row : model.layers()) rows += row.parameters;
+  EXPECT_EQ(rows, model.parameters());
+}
+
 }  // namespace braid::test

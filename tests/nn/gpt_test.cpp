@@ -45,18 +45,7 @@ TEST(Gpt, HasLogitsOfTransformersInSinglePrecision) {
 }
 
 TEST(Gpt, ComputesInHalfPrecisionAndKeepsFullWeights) {
-  const auto golden = test::read_golden("gpt_tied");
-  const auto model = gpt(tiny_gpt, "bf16");
-  test::load_golden(*model, golden);
-  const at::Tensor output = model->forward(golden.at("input"), {});
-  EXPECT_EQ(output.scalar_type(), c10::kBFloat16);
-  EXPECT_LT(test::distance(output, golden.at("logits")), 0.03);
-  nn::loss(Loss::cross_entropy, output, golden.at("target")).backward();
-  for (const Param& param : model->params()) {
-    EXPECT_EQ(param.tensor.scalar_type(), c10::kFloat) << param.name;
-    EXPECT_LT(test::distance(param.tensor.grad(), golden.at("grad." + param.name)), 0.1)
-        << param.name;
-  }
+  test::expect_golden_half_pass(*gpt(tiny_gpt, "bf16"), test::read_golden("gpt_tied"));
 }
 
 TEST(Gpt, HasTheSizesOfGpt2) {
@@ -90,9 +79,7 @@ TEST(Gpt, CountsOperationsAsTheFormula) {
     const double tokens = 16, width = 24, layers = 2, vocabulary = 29;
     const double matmuls = layers * 12 * width * width + width * vocabulary;
     EXPECT_EQ(model->flops_forward(), 2 * tokens * matmuls + layers * 4 * tokens * tokens * width);
-    int64_t rows = 0;
-    for (const LayerRow& row : model->layers()) rows += row.parameters;
-    EXPECT_EQ(rows, model->parameters());
+    test::expect_rows_hold_all_parameters(*model);
     EXPECT_EQ(model->layers().back().name, "lm_head");
   }
 }

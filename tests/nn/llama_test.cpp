@@ -57,18 +57,7 @@ TEST(Llama, HasLogitsOfTransformersInSinglePrecision) {
 }
 
 TEST(Llama, ComputesInHalfPrecisionAndKeepsFullWeights) {
-  const auto golden = test::read_golden("llama_scaled");
-  const auto model = llama(tiny_llama, "bf16");
-  test::load_golden(*model, golden);
-  const at::Tensor output = model->forward(golden.at("input"), {});
-  EXPECT_EQ(output.scalar_type(), c10::kBFloat16);
-  EXPECT_LT(test::distance(output, golden.at("logits")), 0.03);
-  nn::loss(Loss::cross_entropy, output, golden.at("target")).backward();
-  for (const Param& param : model->params()) {
-    EXPECT_EQ(param.tensor.scalar_type(), c10::kFloat) << param.name;
-    EXPECT_LT(test::distance(param.tensor.grad(), golden.at("grad." + param.name)), 0.1)
-        << param.name;
-  }
+  test::expect_golden_half_pass(*llama(tiny_llama, "bf16"), test::read_golden("llama_scaled"));
 }
 
 TEST(Llama, HasTheSizesOfLlama3) {
@@ -86,9 +75,7 @@ TEST(Llama, CountsOperationsAsTheFormula) {
   const double attention = 2 * width * width * (1 + 2.0 / 4);  // 2 h^2 (1 + kv / a)
   const double matmuls = layers * (attention + 3 * width * hidden) + width * vocabulary;
   EXPECT_EQ(model->flops_forward(), 2 * tokens * matmuls + layers * 4 * tokens * tokens * width);
-  int64_t rows = 0;
-  for (const LayerRow& row : model->layers()) rows += row.parameters;
-  EXPECT_EQ(rows, model->parameters());
+  test::expect_rows_hold_all_parameters(*model);
 }
 
 // The published rule in its three cases.

@@ -135,9 +135,7 @@ TEST(Swinir, HasTheFlopsOfTheReferenceInItsTable) {
              full = make_swinir({.image = {360, 720}}, {.device = c10::kMeta});
   EXPECT_NEAR(16 * crops->flops_forward() / 1e12, 1.634, 0.0005);
   EXPECT_NEAR(full->flops_forward() / 1e12, 6.462, 0.0005);
-  int64_t rows = 0;
-  for (const LayerRow& row : crops->layers()) rows += row.parameters;
-  EXPECT_EQ(rows, crops->parameters());
+  test::expect_rows_hold_all_parameters(*crops);
 }
 
 TEST(Swinir, RelativeIndexHasTheCheckValues) {

@@ -110,9 +110,7 @@ TEST(Vit, HasTheFormulaOfTheReferenceInItsTable) {
     const double expected = 12 * (24 * n * d * d + 4 * n * n * d) + 4 * n * d * 20 * p * p;
     EXPECT_DOUBLE_EQ(model->flops_forward(), expected);
     EXPECT_NEAR(model->flops_forward() / 1e12, teraflops, 0.001 * teraflops + 0.0005);
-    int64_t rows = 0;
-    for (const LayerRow& row : model->layers()) rows += row.parameters;
-    EXPECT_EQ(rows, model->parameters());
+    test::expect_rows_hold_all_parameters(*model);
   }
 }
 

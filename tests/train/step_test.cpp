@@ -69,41 +69,39 @@ TEST(Accumulation, GptWithIgnoredTargets) {
   expect_any_micro_batch(*model, batch, nn::Loss::cross_entropy);
 }
 
-TEST(Accumulation, PaddingWeighsNothing) {
-  const RunOptions options = run_of(mlp_run, {"train.precision=fp64", "data.limit_train=6"});
-  const Splits splits = open_splits(options);
-  const std::unique_ptr<nn::Model> model = build_model(options);
-  data::Batch batch = whole(*splits.train);
-  data::Batch real = batch;
-  real.input = batch.input.narrow(0, 0, 4);
-  real.target = batch.target.narrow(0, 0, 4);
-  real.weights.resize(4);
-  real.samples = batch.samples = 4;
-  batch.weights[4] = batch.weights[5] = 0;
-  const Pass1 padded = gradients_of(*model, batch, nn::Loss::cross_entropy, 2);
-  const Pass1 plain = gradients_of(*model, real, nn::Loss::cross_entropy, 2);
-  EXPECT_EQ(padded.loss, plain.loss);
-  expect_same_bits(padded.gradients, plain.gradients);
+// Four samples, once alone and once followed by two of padding.
+struct Padding : testing::Test {
+  Padding() {
+    real.input = padded.input.narrow(0, 0, 4);
+    real.target = padded.target.narrow(0, 0, 4);
+    real.weights.resize(4);
+    real.samples = padded.samples = 4;
+    padded.weights[4] = padded.weights[5] = 0;
+  }
+  Pass1 pass(const data::Batch& batch, int64_t micro) {
+    return gradients_of(*model, batch, nn::Loss::cross_entropy, micro);
+  }
+
+  RunOptions options = run_of(mlp_run, {"train.precision=fp64", "data.limit_train=6"});
+  std::unique_ptr<nn::Model> model = build_model(options);
+  data::Batch padded = whole(*open_splits(options).train);
+  data::Batch real = padded;
+};
+
+TEST_F(Padding, WeighsNothing) {
+  const Pass1 with = pass(padded, 2), without = pass(real, 2);
+  EXPECT_EQ(with.loss, without.loss);
+  expect_same_bits(with.gradients, without.gradients);
 }
 
 // Padding that does not fill a micro-batch of its own counts neither.
-TEST(Accumulation, PaddingWithinAMicroBatchWeighsNothing) {
-  const RunOptions options = run_of(mlp_run, {"train.precision=fp64", "data.limit_train=6"});
-  const Splits splits = open_splits(options);
-  const std::unique_ptr<nn::Model> model = build_model(options);
-  data::Batch batch = whole(*splits.train);
-  data::Batch real = batch;
-  real.input = batch.input.narrow(0, 0, 4);
-  real.target = batch.target.narrow(0, 0, 4);
-  real.weights.resize(4);
-  real.samples = batch.samples = 4;
-  batch.weights[4] = batch.weights[5] = 0;
-  const Pass1 plain = gradients_of(*model, real, nn::Loss::cross_entropy, 0);
+TEST_F(Padding, WithinAMicroBatchWeighsNothing) {
+  const Pass1 without = pass(real, 0);
   for (const int64_t micro : {0, 3, 5}) {
-    const Pass1 padded = gradients_of(*model, batch, nn::Loss::cross_entropy, micro);
-    EXPECT_NEAR(padded.loss, plain.loss, 1e-12) << micro;
-    for (const auto& [name, gradient] : plain.gradients)
-      EXPECT_TRUE(padded.gradients.at(name).allclose(gradient, 1e-12, 1e-14)) << name << micro;
+    const Pass1 with = pass(padded, micro);
+    EXPECT_NEAR(with.loss, without.loss, 1e-12) << micro;
+    for (const auto& [name, gradient] : without.gradients)
+      EXPECT_TRUE(with.gradients.at(name).allclose(gradient, 1e-12, 1e-14)) << name << micro;
   }
 }
 
