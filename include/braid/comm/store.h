@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A board of small texts by name that all ranks read and write: where ranks find each other.
+//
+//   comm::Store store = comm::Store::in_memory();           // ranks as threads
+//   store.set("rank/0", "10.0.0.1:4711");
+//   std::string address = store.get("rank/0", 30.0);        // waits until somebody has set it
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace braid::comm {
+
+struct TcpStoreOptions {
+  std::string host = "127.0.0.1";
+  int port = 0;                  // of the server; a server given 0 takes a free one, see port()
+  bool server = false;           // one rank serves, the others connect
+  double timeout_seconds = 300;  // for reaching the server
+};
+
+class Store {
+ public:
+  static Store in_memory();                                 // threads of one process
+  static Store file(const std::string& path, int readers);  // processes that see one file system
+  static Store tcp(const TcpStoreOptions& options);         // any processes
+
+  // The same board with `name`/ before every key.
+  Store under(const std::string& name) const;
+
+  void set(const std::string& key, const std::string& value) const;
+  // Waits until the key is there; throws CommError naming it after the timeout.
+  std::string get(const std::string& key, double timeout_seconds = 300) const;
+  bool has(const std::string& key) const;
+  void remove(const std::string& key) const;
+  int port() const;  // of a tcp store, else 0
+
+  struct State;
+  const State& state() const { return *state_; }
+
+ private:
+  explicit Store(std::shared_ptr<const State> state);
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace braid::comm

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every collective of a group against what one process computes from all inputs.
+#pragma once
+#include <ATen/ops/stack.h>
+#include <gtest/gtest.h>
+
+#include "braid/comm/group.h"
+#include "comm/values.h"
+
+namespace braid::test {
+
+inline void check_all_reduce(const comm::Group& world, at::ScalarType dtype) {
+  const at::Tensor all = at::stack(values_of_ranks(world.size(), {3, 5}, dtype));
+  const auto result = [&](comm::Op op) {
+    const at::Tensor mine = values(world.rank(), {3, 5}, dtype);
+    world.all_reduce(mine, op).wait();
+    return mine;
+  };
+  EXPECT_TRUE(result(comm::Op::sum).equal(all.sum(0, false, dtype)));
+  EXPECT_TRUE(result(comm::Op::max).equal(all.amax(0)));
+  EXPECT_TRUE(result(comm::Op::min).equal(all.amin(0)));
+  if (at::isFloatingType(dtype)) {
+    const double close = dtype == at::kBFloat16 ? 0.1 : dtype == at::kFloat ? 1e-5 : 1e-12;
+    EXPECT_TRUE(result(comm::Op::mean).allclose(all.mean(0), close, close));
+  }
+}
+
+inline void check_reduce_scatter(const comm::Group& world, at::ScalarType dtype) {
+  const int64_t n = world.size(), r = world.rank();
+  const at::Tensor all = at::stack(values_of_ranks(world.size(), {n, 2, 3}, dtype));
+  const at::Tensor mine = values(world.rank(), {n, 2, 3}, dtype), share = at::zeros({2, 3}, dtype);
+  world.reduce_scatter(share, mine).wait();
+  EXPECT_TRUE(share.equal(all.sum(0, false, dtype)[r]));
+  world.reduce_scatter(share, mine, comm::Op::max).wait();
+  EXPECT_TRUE(share.equal(all.amax(0)[r]));
+  world.reduce_scatter(share, mine, comm::Op::min).wait();
+  EXPECT_TRUE(share.equal(all.amin(0)[r]));
+  EXPECT_TRUE(mine.equal(values(world.rank(), {n, 2, 3}, dtype))) << "the input was changed";
+  if (dtype == at::kDouble) {
+    world.reduce_scatter(share, mine, comm::Op::mean).wait();
+    EXPECT_TRUE(share.allclose(all.mean(0)[r], 1e-12, 1e-12));
+    EXPECT_TRUE(mine.equal(values(world.rank(), {n, 2, 3}, dtype))) << "the input was changed";
+  }
+}
+
+// Rank i holds i rows: the first one none.
+inline std::vector<int64_t> stairs(int size) {
+  std::vector<int64_t> counts;
+  for (int rank = 0; rank < size; ++rank) counts.push_back(rank);
+  return counts;
+}
+
+inline void check_gathers(const comm::Group& world, at::ScalarType dtype) {
+  const int n = world.size(), r = world.rank();
+  const at::Tensor whole = at::zeros({n * 2, 3}, dtype);
+  world.all_gather(whole, values(r, {2, 3}, dtype)).wait();
+  EXPECT_TRUE(whole.equal(at::cat(values_of_ranks(n, {2, 3}, dtype))));
+
+  const std::vector<int64_t> counts = stairs(n);
+  const int64_t rows = n * (n - 1) / 2;
+  std::vector<at::Tensor> shares;
+  for (int i = 0; i < n; ++i) shares.push_back(values(i, {i, 3}, dtype));
+  const at::Tensor uneven = at::zeros({rows, 3}, dtype);
+  world.all_gather(uneven, shares[static_cast<size_t>(r)], counts).wait();
+  EXPECT_TRUE(uneven.equal(at::cat(shares)));
+
+  const at::Tensor all = at::stack(values_of_ranks(n, {rows, 3}, dtype)).sum(0, false, dtype);
+  const at::Tensor share = at::zeros({r, 3}, dtype);
+  world.reduce_scatter(share, values(r, {rows, 3}, dtype), comm::Op::sum, counts).wait();
+  EXPECT_TRUE(share.equal(all.narrow(0, r * (r - 1) / 2, r)));
+}
+
+inline void check_all_to_all(const comm::Group& world, at::ScalarType dtype) {
+  const int n = world.size(), r = world.rank();
+  std::vector<at::Tensor> from, uneven_from;
+  for (int i = 0; i < n; ++i) from.push_back(values(i, {n, 2}, dtype).narrow(0, r, 1));
+  const at::Tensor out = at::zeros({n, 2}, dtype);
+  world.all_to_all(out, values(r, {n, 2}, dtype)).wait();
+  EXPECT_TRUE(out.equal(at::cat(from)));
+
+  // Rank i gives j rows to rank j, so rank r takes r rows from each.
+  const int64_t rows = n * (n - 1) / 2;
+  for (int i = 0; i < n; ++i)
+    uneven_from.push_back(values(i, {rows, 2}, dtype).narrow(0, r * (r - 1) / 2, r));
+  const at::Tensor uneven = at::zeros({n * r, 2}, dtype);
+  world
+      .all_to_all(uneven, values(r, {rows, 2}, dtype),
+                  std::vector<int64_t>(static_cast<size_t>(n), r), stairs(n))
+      .wait();
+  EXPECT_TRUE(uneven.equal(at::cat(uneven_from)));
+}
+
+inline void check_messages(const comm::Group& world, at::ScalarType dtype) {
+  const int n = world.size(), r = world.rank();
+  for (int root = 0; root < n; ++root) {
+    const at::Tensor mine = values(r, {4}, dtype);
+    world.broadcast(mine, root).wait();
+    EXPECT_TRUE(mine.equal(values(root, {4}, dtype)));
+  }
+  if (n > 1) {  // round the ring, two messages under way on one tag and one on another
+    const int next = (r + 1) % n, before = (r + n - 1) % n;
+    const at::Tensor first = at::zeros({4}, dtype), second = at::zeros({2}, dtype),
+                     third = at::zeros({3}, dtype);
+    comm::Pending a = world.recv(first, before), b = world.recv(second, before);
+    comm::Pending c = world.recv(third, before, 1);
+    comm::Pending x = world.send(values(r, {4}, dtype), next),
+                  y = world.send(values(r, {2}, dtype), next);
+    comm::Pending z = world.send(values(r, {3}, dtype), next, 1);
+    for (comm::Pending* pending : {&b, &a, &c, &x, &y, &z}) pending->wait();
+    EXPECT_TRUE(first.equal(values(before, {4}, dtype)));
+    EXPECT_TRUE(second.equal(values(before, {2}, dtype)));
+    EXPECT_TRUE(third.equal(values(before, {3}, dtype)));
+  }
+  world.barrier().wait();
+}
+
+inline void check_everything(const comm::Group& world) {
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16, at::kLong}) {
+    SCOPED_TRACE(c10::toString(dtype));
+    check_all_reduce(world, dtype);
+    check_reduce_scatter(world, dtype);
+    check_gathers(world, dtype);
+    check_all_to_all(world, dtype);
+    check_messages(world, dtype);
+  }
+}
+
+}  // namespace braid::test
