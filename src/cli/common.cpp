@@ -89,7 +89,10 @@ std::unique_ptr<nn::Model> load_saved(const SavedModel& saved) {
   const bool averaged = saved.options.train.ema > 0;
   const checkpoint::Snapshot snapshot = checkpoint::load(
       saved.checkpoint, averaged ? checkpoint::Parts::all : checkpoint::Parts::weights);
-  train::copy_weights(*model, snapshot.state.part(averaged ? "ema" : "model"));
+  train::copy_weights(*model, snapshot.state.part(averaged ? "ema" : "model"),
+                      {.name = saved.checkpoint,
+                       .fix = "leave out the --set that changes the model: its sizes are those of "
+                              "config.yaml there"});
   return model;
 }
 

@@ -31,15 +31,7 @@ ValidRecord evaluate_saved(const SavedModel& saved, data::Split split) {
   const auto source = data::open_source(options.data, split, static_cast<uint64_t>(options.seed));
   train::check_shapes(options, source->spec());
   const c10::Device device = train::device_of(options.train);
-  const int64_t batch = options.valid.batch.value_or(
-      options.train.micro_batch.value_or(train::global_batch_of(options.train, 1)));
-  data::Loader loader(source, {.global_batch = batch,
-                               .shuffle = false,
-                               .workers = options.data.workers,
-                               .queue = options.data.queue,
-                               .tail = data::Tail::keep,
-                               .device = device.is_cuda() ? device.index() : -1,
-                               .check_finite = options.data.check_finite});
+  data::Loader loader(source, train::evaluation_loader(options, device));
   return train::evaluate(*model, loader, options.train.loss);
 }
 

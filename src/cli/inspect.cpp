@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// braid inspect CONFIG: layers, shapes, parameters, FLOPs, without allocating a weight.
+// braid inspect CONFIG: layers, shapes, parameters, FLOPs, and with --memory what a step takes,
+// without allocating a weight.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,13 +8,15 @@
 
 #include "braid/core/units.h"
 #include "cli/command.h"
+#include "cli/inspect_memory.h"
 
 namespace braid::cli {
 namespace {
 
 struct InspectArguments {
   ConfigArguments config;
-  bool json = false;
+  bool json = false, memory = false;
+  std::string device = "cpu";
 };
 
 nlohmann::json as_json(const nn::Model& model) {
@@ -48,10 +51,15 @@ Exit inspect_command(const InspectArguments& arguments) {
   const auto model = nn::make_model(
       options.model,
       {.seed = 0, .precision = train::policy_of(options.train), .device = c10::kMeta});
-  if (arguments.json)
-    fmt::print("{}\n", as_json(*model).dump());
-  else
-    print_table(*model);
+  nlohmann::json json = as_json(*model);
+  if (!arguments.json) print_table(*model);
+  if (arguments.memory) {
+    const auto type = arguments.device == "cuda" ? c10::kCUDA : c10::kCPU;
+    const MemoryView view = memory_view(options, c10::Device(type, type == c10::kCUDA ? 0 : -1));
+    json["memory"] = memory_json(view);
+    if (!arguments.json) print_memory(view);
+  }
+  if (arguments.json) fmt::print("{}\n", json.dump());
   return Exit::ok;
 }
 
@@ -59,8 +67,15 @@ Exit inspect_command(const InspectArguments& arguments) {
 
 void add_inspect(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* command = app.add_subcommand("inspect", "table of layers: shapes, parameters, FLOPs");
+  CLI::App* command =
+      app.add_subcommand("inspect", "table of layers: shapes, parameters, FLOPs, memory of a step");
   add_config(*command, arguments->config);
+  command->add_flag("--memory", arguments->memory,
+                    "dry step: peak by kind and module, and what smaller choices save");
+  command
+      ->add_option("--device", arguments->device,
+                   "count as this device would; needs none of it: cpu (default) or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   add_json(*command, arguments->json);
   command->callback(
       [&action, arguments] { action = [arguments] { return inspect_command(*arguments); }; });

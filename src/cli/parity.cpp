@@ -21,12 +21,19 @@ struct ParityArguments {
   bool json = false;
 };
 
+std::string weights_help(const ParityArguments& arguments) {
+  return fmt::format(
+      "name the tensors as the layers of braid inspect {}, with .weight and .bias, and take the "
+      "sizes of the model that they come from",
+      arguments.config.spec);
+}
+
 Exit parity_command(const ParityArguments& arguments) {
   const train::RunOptions options = arguments.config.load();
   const std::unique_ptr<nn::Model> model = train::build_model(options);
   State weights;
   weights.tensors = checkpoint::read_safetensors(arguments.weights).tensors;
-  train::copy_weights(*model, weights);
+  train::copy_weights(*model, weights, {.name = arguments.weights, .fix = weights_help(arguments)});
 
   const c10::Device device = train::device_of(options.train);
   const at::Tensor input = data::read_npy(arguments.input).to(device);

@@ -51,6 +51,23 @@ class CudaAccelerator final : public Accelerator {
     return stats.allocated_bytes[static_cast<size_t>(Allocator::AGGREGATE)].peak;
   }
 
+  int64_t requested(int device) const override { return requested_bytes(device).current; }
+  int64_t peak_requested(int device) const override { return requested_bytes(device).peak; }
+
+  void listen_to_memory(MemoryListener* listener) override {
+    using Entry = c10::CachingDeviceAllocator::TraceEntry;
+    listener_ = listener;
+    // Only allocators of devices that are there get the tracker.
+    at::globalContext().lazyInitDevice(c10::kCUDA);
+    c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([listener](const Entry& entry) {
+      const auto* address = reinterpret_cast<const void*>(entry.addr_);
+      if (entry.action_ == Entry::ALLOC)
+        listener->taken(address, static_cast<int64_t>(entry.size_), entry.device_);
+      else if (entry.action_ == Entry::FREE_REQUESTED)
+        listener->freed(address);
+    });
+  }
+
   void reset_peak(int device) override {
     c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(device));
   }
@@ -66,7 +83,9 @@ class CudaAccelerator final : public Accelerator {
   }
 
   at::Tensor pinned_like(const at::Tensor& host) override {
-    return at::empty_like(host, host.options().pinned_memory(true));
+    at::Tensor pinned = at::empty_like(host, host.options().pinned_memory(true));
+    if (listener_ != nullptr) watch_pinned(pinned);
+    return pinned;
   }
 
   at::Tensor copy_async(const at::Tensor& host, int device,
@@ -90,6 +109,31 @@ class CudaAccelerator final : public Accelerator {
   struct Memory {
     int64_t free, total;
   };
+  struct Pinned {
+    c10::DataPtr memory;
+    MemoryListener* listener;
+  };
+
+  static void drop_pinned(void* pinned) {
+    auto* held = static_cast<Pinned*>(pinned);
+    held->listener->freed(held->memory.get());
+    delete held;
+  }
+
+  // The host allocator tells nobody what it hands out, so the tensor's own release does.
+  void watch_pinned(const at::Tensor& tensor) const {
+    auto* storage = tensor.storage().unsafeGetStorageImpl();
+    void* address = storage->mutable_data();
+    listener_->taken_pinned(address, static_cast<int64_t>(storage->nbytes()));
+    auto* held = new Pinned{std::move(storage->_mutable_data_ptr_no_checks()), listener_};
+    storage->set_data_ptr_noswap({address, held, &drop_pinned, c10::Device(c10::kCPU)});
+  }
+
+  static c10::CachingAllocator::Stat requested_bytes(int device) {
+    const auto stats =
+        c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
+    return stats.requested_bytes[static_cast<size_t>(Allocator::AGGREGATE)];
+  }
 
   static Memory memory(int device) {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
@@ -106,6 +150,7 @@ class CudaAccelerator final : public Accelerator {
   }
 
   std::vector<c10::cuda::CUDAStream> streams_;
+  MemoryListener* listener_ = nullptr;
 };
 
 }  // namespace

@@ -1,42 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/kernels/dropout.h"
 
-#include <cmath>
-
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include "braid/core/mix.h"
+
 namespace braid::kernels {
 namespace {
-
-// The finaliser of SplitMix64 on key + (i + 1) * golden: a counter-based generator of one word that
-// is easy to write both as a loop and, for devices without a kernel of their own, in tensor
-// operations on int64 (which wrap in the same way).
-constexpr uint64_t golden = 0x9e3779b97f4a7c15, mix1 = 0xbf58476d1ce4e5b9,
-                   mix2 = 0x94d049bb133111eb;
-constexpr int word_bits = 31;  // of the result that are compared with the rate
-
-uint64_t mixed(uint64_t key, uint64_t index) {
-  uint64_t x = key + (index + 1) * golden;
-  x = (x ^ (x >> 30)) * mix1;
-  x = (x ^ (x >> 27)) * mix2;
-  return x ^ (x >> 31);
-}
-
-uint64_t threshold(double rate) {
-  return static_cast<uint64_t>(std::llround(std::ldexp(rate, word_bits)));
-}
 
 at::Tensor keep_mask_cpu(const at::Tensor& like, double rate, int64_t key, int64_t first) {
   at::Tensor mask = at::empty(like.sizes(), like.options().dtype(c10::kBool));
   bool* out = static_cast<bool*>(mask.mutable_data_ptr());
-  const uint64_t limit = threshold(rate);
+  const uint64_t limit = mix_threshold(rate);
   at::parallel_for(0, mask.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      out[i] = mixed(static_cast<uint64_t>(key), static_cast<uint64_t>(first + i)) >>
-               (64 - word_bits) >= limit;
+      out[i] = mix_keeps(static_cast<uint64_t>(key), static_cast<uint64_t>(first + i), limit);
   });
   return mask;
 }
@@ -46,16 +27,18 @@ void xor_shift_(at::Tensor& x, int64_t bits) {
   x.bitwise_xor_(x.bitwise_right_shift(bits).bitwise_and_((int64_t{1} << (64 - bits)) - 1));
 }
 
+// mix_keeps in tensor operations on int64 (which wrap in the same way), for devices without a
+// kernel of their own.
 at::Tensor keep_mask_by_ops(const at::Tensor& like, double rate, int64_t key, int64_t first) {
   at::Tensor x = at::arange(first + 1, first + 1 + like.numel(), like.options().dtype(c10::kLong));
-  x.mul_(static_cast<int64_t>(golden)).add_(key);
+  x.mul_(static_cast<int64_t>(mix_golden)).add_(key);
   xor_shift_(x, 30);
-  x.mul_(static_cast<int64_t>(mix1));
+  x.mul_(static_cast<int64_t>(mix_first));
   xor_shift_(x, 27);
-  x.mul_(static_cast<int64_t>(mix2));
+  x.mul_(static_cast<int64_t>(mix_second));
   xor_shift_(x, 31);
-  x.bitwise_right_shift_(64 - word_bits).bitwise_and_((int64_t{1} << word_bits) - 1);
-  return x.ge(static_cast<int64_t>(threshold(rate))).view(like.sizes());
+  x.bitwise_right_shift_(64 - mix_word_bits).bitwise_and_((int64_t{1} << mix_word_bits) - 1);
+  return x.ge(static_cast<int64_t>(mix_threshold(rate))).view(like.sizes());
 }
 
 at::Tensor keep_mask_meta(const at::Tensor& like, double, int64_t, int64_t) {

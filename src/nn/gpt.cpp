@@ -5,7 +5,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
@@ -40,6 +39,7 @@ struct GptAttention : Layer {
         width(o.width) {}
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
+    const auto here = enter();
     const int64_t batch = x.size(0), tokens = x.size(1);
     const auto qkv = c_attn->forward(x).chunk(3, -1);
     const at::Tensor y = kernels::attention(in_heads(qkv[0]), in_heads(qkv[1]), in_heads(qkv[2]),
@@ -71,6 +71,7 @@ struct GptMlp : Layer {
         drop(scope(), "dropout", o.dropout) {}
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
+    const auto here = enter();
     return drop(c_proj->forward(at::gelu(c_fc->forward(x), "tanh")), pass);
   }
 
@@ -87,6 +88,7 @@ struct GptBlock : Layer {
         mlp(child<GptMlp>("mlp", o)) {}
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
+    const auto here = enter();
     const at::Tensor y = x + attn->forward(ln_1->forward(x), pass);
     return y + mlp->forward(ln_2->forward(y), pass);
   }
@@ -105,31 +107,24 @@ struct GptBlock : Layer {
   std::shared_ptr<GptMlp> mlp;
 };
 
-struct GptBlocks : Layer {
-  GptBlocks(Scope where, const GptOptions& o) : Layer(std::move(where)) {
-    for (int64_t i = 0; i < o.layers; ++i) all.push_back(child<GptBlock>(std::to_string(i), o));
-  }
-  std::vector<std::shared_ptr<GptBlock>> all;
-};
-
 struct GptBody : Layer {
   GptBody(Scope where, const GptOptions& o)
       : Layer(std::move(where)),
         wte(child<Embedding>("wte", o.vocabulary, o.width, Init::normal(gpt_std))),
         wpe(child<Embedding>("wpe", o.sequence, o.width, Init::normal(gpt_std))),
-        h(child<GptBlocks>("h", o)),
+        h(child<Blocks<GptBlock>>("h", o)),
         ln_f(child<LayerNorm>("ln_f", o.width, o.eps)),
         drop(scope(), "drop", o.dropout) {}
 
   at::Tensor forward(const at::Tensor& tokens, const Pass& pass) const {
+    const auto here = enter();
     const at::Tensor places = at::arange(tokens.size(1), tokens.options().dtype(c10::kLong));
-    at::Tensor x = drop(wte->forward(tokens) + wpe->forward(places), pass);
-    for (const auto& block : h->all) x = block->forward(x, pass);
-    return ln_f->forward(x);
+    const at::Tensor x = drop(wte->forward(tokens) + wpe->forward(places), pass);
+    return ln_f->forward(h->forward(x, pass));
   }
 
   std::shared_ptr<Embedding> wte, wpe;
-  std::shared_ptr<GptBlocks> h;
+  std::shared_ptr<Blocks<GptBlock>> h;
   std::shared_ptr<LayerNorm> ln_f;
   Dropout drop;
 };
@@ -143,18 +138,17 @@ struct Gpt : Layer {
 
   // tokens [batch, seq] of an integer dtype -> scores [batch, seq, vocabulary]
   at::Tensor forward(const at::Tensor& tokens, const Pass& pass) const {
+    const auto here = enter();
     check_tokens(tokens, options.sequence);
-    const at::Tensor x = transformer->forward(tokens, pass);
-    return lm_head ? lm_head->forward(x) : at::linear(cast(x), cast(transformer->wte->weight));
+    return token_scores(lm_head.get(), *transformer->wte, transformer->forward(tokens, pass));
   }
 
   std::vector<LayerRow> layers() const {
     std::vector<LayerRow> table = {transformer->wte->row(options.sequence),
                                    transformer->wpe->row(options.sequence)};
-    for (const auto& block : transformer->h->all) block->rows(table, options.sequence);
+    transformer->h->rows(table, options.sequence);
     table.push_back(transformer->ln_f->row({options.sequence}));
-    table.push_back(lm_head ? lm_head->row({options.sequence})
-                            : tied_head_row(options.width, options.vocabulary, options.sequence));
+    table.push_back(head_row(lm_head.get(), *transformer->wte, options.sequence));
     return table;
   }
 

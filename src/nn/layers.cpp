@@ -76,6 +76,7 @@ Linear::Linear(Scope scope, int64_t in, int64_t out, LinearOptions options)
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
+  const auto here = enter();
   const at::Tensor w = cast(weight);
   return at::linear(cast(x), stored_in_out_ ? w.t() : w, bias.defined() ? cast(bias) : bias);
 }
@@ -92,6 +93,7 @@ LayerNorm::LayerNorm(Scope scope, int64_t width, double eps)
       eps_(eps) {}
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+  const auto here = enter();
   return at::layer_norm(x.to(weight.scalar_type()), weight.sizes(), weight, bias, eps_);
 }
 
@@ -104,6 +106,7 @@ RmsNorm::RmsNorm(Scope scope, int64_t width, double eps)
     : Layer(std::move(scope)), weight(param("weight", {width}, Init::ones())), eps_(eps) {}
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
+  const auto here = enter();
   return kernels::rms_norm(x, weight, eps_);
 }
 
@@ -115,7 +118,10 @@ LayerRow RmsNorm::row(std::vector<int64_t> lead) const {
 Embedding::Embedding(Scope scope, int64_t entries, int64_t width, Init init)
     : Layer(std::move(scope)), weight(param("weight", {entries, width}, init)) {}
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const { return at::embedding(weight, ids); }
+at::Tensor Embedding::forward(const at::Tensor& ids) const {
+  const auto here = enter();
+  return at::embedding(weight, ids);
+}
 
 LayerRow Embedding::row(int64_t tokens) const {
   return Layer::row(fmt::format("Embedding {} x {}", weight.size(0), weight.size(1)),
@@ -130,6 +136,7 @@ Conv2d::Conv2d(Scope scope, int64_t in, int64_t out, Conv2dOptions options)
 }
 
 at::Tensor Conv2d::forward(const at::Tensor& x) const {
+  const auto here = enter();
   return at::conv2d(cast(x), cast(weight), cast(bias), options_.stride, options_.padding);
 }
 
@@ -163,6 +170,7 @@ MlpBlock::MlpBlock(Scope scope, int64_t width, MlpBlockOptions options)
       tanh_gelu_(options.tanh_gelu) {}
 
 at::Tensor MlpBlock::forward(const at::Tensor& x, const Pass& pass) const {
+  const auto here = enter();
   at::Tensor y = at::gelu(fc1->forward(x), tanh_gelu_ ? "tanh" : "none");
   y = fc2->forward(drop1_(y, pass));
   return drop2_(y, pass);

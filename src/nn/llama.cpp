@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Llama 3 with the parameter names, shapes and initial values of the transformers package.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
@@ -30,6 +29,7 @@ struct LlamaAttention : Layer {
         o_proj(child<Linear>("o_proj", o.width, o.width, llama_linear())) {}
 
   at::Tensor forward(const at::Tensor& x, const RotaryTables::Tables& turn) const {
+    const auto here = enter();
     const at::Tensor y = cast(x);  // once for the three projections
     const at::Tensor q = kernels::rotary(in_heads(q_proj->forward(y), heads), turn.cos, turn.sin);
     const at::Tensor k =
@@ -66,6 +66,7 @@ struct LlamaMlp : Layer {
         down_proj(child<Linear>("down_proj", o.hidden, o.width, llama_linear())) {}
 
   at::Tensor forward(const at::Tensor& x) const {
+    const auto here = enter();
     const at::Tensor y = cast(x);
     return down_proj->forward(kernels::swiglu(gate_proj->forward(y), up_proj->forward(y)));
   }
@@ -82,6 +83,7 @@ struct LlamaBlock : Layer {
         post_attention_layernorm(child<RmsNorm>("post_attention_layernorm", o.width, o.eps)) {}
 
   at::Tensor forward(const at::Tensor& x, const RotaryTables::Tables& turn) const {
+    const auto here = enter();
     const at::Tensor y = x + self_attn->forward(input_layernorm->forward(x), turn);
     return y + mlp->forward(post_attention_layernorm->forward(y));
   }
@@ -99,31 +101,24 @@ struct LlamaBlock : Layer {
   std::shared_ptr<RmsNorm> input_layernorm, post_attention_layernorm;
 };
 
-struct LlamaBlocks : Layer {
-  LlamaBlocks(Scope where, const LlamaOptions& o) : Layer(std::move(where)) {
-    for (int64_t i = 0; i < o.layers; ++i) all.push_back(child<LlamaBlock>(std::to_string(i), o));
-  }
-  std::vector<std::shared_ptr<LlamaBlock>> all;
-};
-
 struct LlamaBody : Layer {
   LlamaBody(Scope where, const LlamaOptions& o)
       : Layer(std::move(where)),
         embed_tokens(child<Embedding>("embed_tokens", o.vocabulary, o.width, Init::normal(0.02))),
-        layers(child<LlamaBlocks>("layers", o)),
+        layers(child<Blocks<LlamaBlock>>("layers", o)),
         norm(child<RmsNorm>("norm", o.width, o.eps)),
         tables(o) {}
 
   at::Tensor forward(const at::Tensor& tokens) {
-    at::Tensor x = embed_tokens->forward(tokens);
+    const auto here = enter();
+    const at::Tensor x = embed_tokens->forward(tokens);
     const auto dtype = compute() == c10::kDouble ? c10::kDouble : c10::kFloat;
     const auto& turn = tables.at(tokens.size(1), x.device(), dtype);
-    for (const auto& block : layers->all) x = block->forward(x, turn);
-    return norm->forward(x);
+    return norm->forward(layers->forward(x, turn));
   }
 
   std::shared_ptr<Embedding> embed_tokens;
-  std::shared_ptr<LlamaBlocks> layers;
+  std::shared_ptr<Blocks<LlamaBlock>> layers;
   std::shared_ptr<RmsNorm> norm;
   RotaryTables tables;
 };
@@ -136,17 +131,16 @@ struct Llama : Layer {
 
   // tokens [batch, seq] of an integer dtype -> scores [batch, seq, vocabulary]
   at::Tensor forward(const at::Tensor& tokens, const Pass&) {
+    const auto here = enter();
     check_tokens(tokens, options.sequence);
-    const at::Tensor x = model->forward(tokens);
-    return lm_head ? lm_head->forward(x) : at::linear(cast(x), cast(model->embed_tokens->weight));
+    return token_scores(lm_head.get(), *model->embed_tokens, model->forward(tokens));
   }
 
   std::vector<LayerRow> layers() const {
     std::vector<LayerRow> table = {model->embed_tokens->row(options.sequence)};
-    for (const auto& block : model->layers->all) block->rows(table, options.sequence);
+    model->layers->rows(table, options.sequence);
     table.push_back(model->norm->row({options.sequence}));
-    table.push_back(lm_head ? lm_head->row({options.sequence})
-                            : tied_head_row(options.width, options.vocabulary, options.sequence));
+    table.push_back(head_row(lm_head.get(), *model->embed_tokens, options.sequence));
     return table;
   }
 

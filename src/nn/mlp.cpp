@@ -25,6 +25,7 @@ class Mlp : public Layer {
 
   at::Tensor forward(const at::Tensor& input,
                      const Pass& pass) const {  // [B, inputs] -> [B, outputs]
+    const auto here = enter();
     at::Tensor x = input;
     for (size_t i = 0; i < drops_.size(); ++i) x = drops_[i](linears_[i]->forward(x).relu(), pass);
     return linears_.back()->forward(x);

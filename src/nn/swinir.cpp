@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
@@ -14,14 +14,20 @@
 namespace braid::nn {
 namespace {
 
+// [channels, 1, 1]. From memory that is there, so that it is real in a dry run, too.
+at::Tensor by_channel(std::vector<double> values) {
+  return at::from_blob(values.data(), {static_cast<int64_t>(values.size()), 1, 1}, c10::kDouble)
+      .clone();
+}
+
 // SwinIR for fields in physical units: takes mean and deviation off, and puts them back on the
 // output.
 class Swinir : public Layer {
  public:
   Swinir(Scope scope, const SwinirOptions& options) : Layer(std::move(scope)), options_(options) {
     const c10::ScalarType wide = compute() == c10::kDouble ? c10::kDouble : c10::kFloat;
-    mean_ = constant("mean", at::tensor(options.mean, c10::kDouble).view({-1, 1, 1}), wide);
-    std_ = constant("std", at::tensor(options.std, c10::kDouble).view({-1, 1, 1}), wide);
+    mean_ = constant("mean", by_channel(options.mean), wide);
+    std_ = constant("std", by_channel(options.std), wide);
     const SwinTables tables = {
         .index = constant("relative_position_index", relative_index(options.window), c10::kLong),
         .masks = constant("shift_masks", shift_masks(options.window), compute())};
@@ -42,6 +48,7 @@ class Swinir : public Layer {
 
   at::Tensor forward(const at::Tensor& input,
                      const Pass& pass) const {  // [B, C, h, w] -> [B, C, s h, s w]
+    const auto here = enter();
     const at::Tensor x = (padded_to(input, options_.window).to(mean_.scalar_type()) - mean_) / std_;
     const at::Tensor shallow = conv_first_->forward(x);
     const at::Tensor deep = after_body_->forward(body(shallow, pass)) + shallow;

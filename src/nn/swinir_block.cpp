@@ -73,6 +73,7 @@ at::Tensor WindowAttention::bias() const {
 
 at::Tensor WindowAttention::forward(const at::Tensor& windows, at::IntArrayRef grid,
                                     bool masked) const {
+  const auto here = enter();
   const int64_t count = windows.size(0), tokens = windows.size(1), head = width_ / heads_;
   const at::Tensor qkv =
       qkv_->forward(windows).view({count, tokens, 3, heads_, head}).permute({2, 0, 3, 1, 4});
@@ -119,6 +120,7 @@ at::Tensor SwinBlock::attend(const at::Tensor& x) const {
 }
 
 at::Tensor SwinBlock::forward(const at::Tensor& input, const Pass& pass) const {
+  const auto here = enter();
   const at::Tensor x = input + path1_(attend(norm1_->forward(input)), pass);
   return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
 }
@@ -143,6 +145,7 @@ SwinGroup::SwinGroup(Scope scope, const SwinirOptions& options, SwinGroupPlan pl
 }
 
 at::Tensor SwinGroup::forward(const at::Tensor& input, const Pass& pass) const {
+  const auto here = enter();
   at::Tensor x = input;
   for (const auto& block : blocks_) x = block->forward(x, pass);
   return input + conv_->forward(x.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});

@@ -26,6 +26,7 @@ class VitAttention : public Layer {
         width_(options.width) {}
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {  // [B, N, width]
+    const auto here = enter();
     const at::Tensor y =
         kernels::attention(by_head(q_->forward(x)), by_head(k_->forward(x)),
                            by_head(v_->forward(x)), {.drop = weights_drop_.at(pass)});
@@ -67,6 +68,7 @@ class VitBlock : public Layer {
   // Branches come in the compute dtype; the sum keeps that of the parameters, so that depth does
   // not eat small changes.
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const {  // [B, N, width]
+    const auto here = enter();
     const at::Tensor x = input + path1_(attn_->forward(norm1_->forward(input), pass), pass);
     return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
   }
@@ -110,6 +112,7 @@ class Vit : public Layer {
 
   at::Tensor forward(const at::Tensor& input,
                      const Pass& pass) const {  // [B, C, H, W] -> [B, C', H, W]
+    const auto here = enter();
     at::Tensor x = patch_embed_->forward(input).flatten(2).transpose(1, 2);  // [B, N, width]
     x = pos_drop_(x + pos_embed_, pass);
     for (const auto& block : blocks_) x = block->forward(x, pass);

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "braid/core/error.h"
+#include "braid/core/observe.h"
 #include "braid/core/precision.h"
 
 namespace braid::optim {
@@ -138,7 +139,10 @@ std::vector<std::pair<std::string, at::Tensor*>> Optimizer::Impl::parts(Optimize
 void Optimizer::Impl::start(OptimizerSlot& slot) const {
   if (slot.started) return;
   slot.started = true;
-  if (slot.wide) slot.master = slot.param.tensor.detach().to(master);
+  if (slot.wide) {
+    slot.master = slot.param.tensor.detach().to(master);
+    mark(slot.master, MemoryKind::master_weight, module_of(slot.param));
+  }
   const at::Tensor target = slot.target();
   if (adam()) {
     slot.exp_avg = at::zeros_like(target);
@@ -147,6 +151,8 @@ void Optimizer::Impl::start(OptimizerSlot& slot) const {
   } else if (options.momentum != 0) {
     slot.momentum = at::zeros_like(target);  // the first step then gives momentum = gradient
   }
+  for (const at::Tensor& state : {slot.exp_avg, slot.exp_avg_sq, slot.step, slot.momentum})
+    mark(state, MemoryKind::optimizer_state, module_of(slot.param));
 }
 
 std::vector<OptimizerBatch> Optimizer::Impl::batches() {

@@ -10,30 +10,18 @@
 #include <numeric>
 
 #include "braid/nn/metrics.h"
+#include "braid/train/options.h"
 
 namespace braid::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Means over samples of a map of metrics, summed on the device in double.
-class Means {
- public:
-  void add(const std::string& name, const at::Tensor& values, int64_t samples) {
-    const at::Tensor sum = values.narrow(0, 0, samples).to(at::kDouble).sum();
-    at::Tensor& total = sums_[name];
-    total = total.defined() ? total.add(sum) : sum;
-  }
-
-  std::map<std::string, double> over(double weight) const {
-    std::map<std::string, double> means;
-    for (const auto& [name, sum] : sums_) means[name] = sum.item<double>() / weight;
-    return means;
-  }
-
- private:
-  std::map<std::string, at::Tensor> sums_;
-};
+std::map<std::string, double> over(const std::map<std::string, at::Tensor>& sums, double weight) {
+  std::map<std::string, double> means;
+  for (const auto& [name, sum] : sums) means[name] = sum.item<double>() / weight;
+  return means;
+}
 
 void by_channel(SampleMetrics& metrics, const std::string& name, const at::Tensor& values) {
   metrics.emplace_back(name, values.mean(1));
@@ -58,6 +46,19 @@ SampleMetrics picture_metrics(const at::Tensor& output, const data::Batch& batch
 
 }  // namespace
 
+data::LoaderOptions evaluation_loader(const RunOptions& options, c10::Device device) {
+  const TrainOptions& train = options.train;
+  const int64_t trained = train.micro_batch.value_or(global_batch_of(train, /*ranks=*/1));
+  return {.global_batch = options.valid.batch.value_or(trained),
+          .shuffle = false,
+          .workers = options.data.workers,
+          .queue = options.data.queue,
+          .seed = static_cast<uint64_t>(options.seed),
+          .tail = data::Tail::keep,
+          .device = device.is_cuda() ? device.index() : -1,
+          .check_finite = options.data.check_finite};
+}
+
 std::string channel_name(int64_t channel) {
   static constexpr std::array<const char*, 20> names = {
       "u10",  "v10",  "t2m",  "sp",   "msl",  "t850", "u1000", "v1000", "z1000", "u850",
@@ -77,27 +78,40 @@ bool is_perplexed(nn::Loss loss, const data::Batch& batch) {
   return loss == nn::Loss::cross_entropy && batch.target.dim() > 1;
 }
 
-ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss) {
+void Evaluation::sum(std::map<std::string, at::Tensor>& sums, const std::string& name,
+                     const at::Tensor& values, int64_t samples) const {
+  const at::Tensor more = values.narrow(0, 0, samples).to(at::kDouble).sum();
+  at::Tensor& total = sums[name];
+  total = total.defined() ? total.add(more) : more;
+}
+
+void Evaluation::add(nn::Model& model, const data::Batch& batch) {
   const at::NoGradGuard no_grad;
-  const auto start = Clock::now();
+  const at::Tensor output = model.forward(batch.input, {.training = false});
+  sum(losses_, "loss", nn::loss_by_sample(loss_, output, batch.target), batch.samples);
+  for (const auto& [name, values] : sample_metrics(loss_, output, batch))
+    sum(metrics_, name, values, batch.samples);
+  samples_ += batch.samples;
+  weight_ +=
+      std::accumulate(batch.weights.begin(), batch.weights.begin() + batch.samples, int64_t{0});
+  perplexed_ = is_perplexed(loss_, batch);
+}
+
+ValidRecord Evaluation::record() const {
   ValidRecord record;
-  Means losses, metrics;
-  int64_t weight = 0;
-  bool perplexed = false;
-  while (auto batch = loader.next()) {
-    const at::Tensor output = model.forward(batch->input, {.training = false});
-    losses.add("loss", nn::loss_by_sample(loss, output, batch->target), batch->samples);
-    for (const auto& [name, values] : sample_metrics(loss, output, *batch))
-      metrics.add(name, values, batch->samples);
-    record.samples += batch->samples;
-    weight += std::accumulate(batch->weights.begin(), batch->weights.begin() + batch->samples,
-                              int64_t{0});
-    perplexed = is_perplexed(loss, *batch);
-  }
-  record.metrics = metrics.over(static_cast<double>(record.samples));
-  const auto mean_loss = losses.over(static_cast<double>(weight));
+  record.samples = samples_;
+  record.metrics = over(metrics_, static_cast<double>(samples_));
+  const auto mean_loss = over(losses_, static_cast<double>(weight_));
   record.loss = mean_loss.empty() ? std::nan("") : mean_loss.at("loss");
-  if (perplexed) record.metrics["perplexity"] = std::exp(record.loss);
+  if (perplexed_) record.metrics["perplexity"] = std::exp(record.loss);
+  return record;
+}
+
+ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss) {
+  const auto start = Clock::now();
+  Evaluation evaluation(loss);
+  while (auto batch = loader.next()) evaluation.add(model, *batch);
+  ValidRecord record = evaluation.record();
   record.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return record;
 }

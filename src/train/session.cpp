@@ -6,7 +6,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <set>
 
 #include "braid/core/accelerator.h"
 #include "braid/core/error.h"
@@ -75,6 +78,33 @@ void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
                        .fix = fmt::format("--set data.sequence={}", sequence)});
 }
 
+void check_weights(const nn::Model& model, const State& weights, const WeightsOrigin& origin) {
+  std::set<std::string> left;
+  for (const auto& [name, tensor] : weights.tensors) left.insert(name);
+  for (const Param& param : model.params()) {
+    if (left.erase(param.name) == 0)
+      throw StorageError({.what = fmt::format("{} has no tensor {}", origin.name, param.name),
+                          .why = "each parameter of the model takes its values from there",
+                          .fix = origin.fix});
+    const at::Tensor& tensor = weights.tensor(param.name);
+    if (tensor.sizes() != param.tensor.sizes())
+      throw StorageError({.what = fmt::format("{} of {} has shape {}, the model's {}", param.name,
+                                              origin.name, fmt::join(tensor.sizes(), "x"),
+                                              fmt::join(param.tensor.sizes(), "x")),
+                          .why = "these weights are of a model with other sizes",
+                          .fix = origin.fix});
+  }
+  if (left.empty()) return;
+  const std::vector<std::string> first(left.begin(),
+                                       std::next(left.begin(), std::min<size_t>(left.size(), 3)));
+  throw StorageError(
+      {.what = fmt::format("{} has {} that the model lacks: {}{}", origin.name,
+                           left.size() == 1 ? "a tensor" : fmt::format("{} tensors", left.size()),
+                           fmt::join(first, ", "), left.size() > 3 ? ", ..." : ""),
+       .why = "a model that leaves weights out computes something else",
+       .fix = origin.fix});
+}
+
 void open_folder(const RunOptions& options, const SessionOptions& given) {
   check(options);
   parallel::Mesh(options.mesh, given.world, given.rank);
@@ -137,19 +167,10 @@ std::unique_ptr<nn::Model> build_model(const RunOptions& options) {
                                         .device = device_of(options.train)});
 }
 
-void copy_weights(nn::Model& model, const State& saved) {
+void copy_weights(nn::Model& model, const State& weights, const WeightsOrigin& origin) {
+  check_weights(model, weights, origin);
   const at::NoGradGuard no_grad;
-  for (const Param& param : model.params()) {
-    const at::Tensor& tensor = saved.tensor(param.name);
-    if (tensor.sizes() != param.tensor.sizes())
-      throw StorageError(
-          {.what =
-               fmt::format("the checkpoint's {} has shape {}, the model's {}", param.name,
-                           fmt::join(tensor.sizes(), "x"), fmt::join(param.tensor.sizes(), "x")),
-           .why = "the checkpoint is of a model with other sizes",
-           .fix = "resume with the config that wrote it, or start anew without --resume"});
-    param.tensor.copy_(tensor);
-  }
+  for (const Param& param : model.params()) param.tensor.copy_(weights.tensor(param.name));
 }
 
 Session open_session(const RunOptions& options, SessionOptions given) {

@@ -10,6 +10,7 @@
 
 #include "braid/core/error.h"
 #include "braid/core/units.h"
+#include "braid/memory/instruments.h"
 #include "train/finite.h"
 #include "train/trainer_impl.h"
 
@@ -74,10 +75,20 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
 
 StepResult Trainer::Impl::run_step(const data::Batch& batch, const nn::Pass& pass, double lr) {
   try {
-    return one_step.run(batch, pass, lr);
+    return flops_counted ? one_step.run(batch, pass, lr) : counted_step(batch, pass, lr);
   } catch (const c10::Error& error) {
     complain_of_index(batch, error);
   }
+}
+
+// The first step tells what a step costs, for any model.
+StepResult Trainer::Impl::counted_step(const data::Batch& batch, const nn::Pass& pass, double lr) {
+  memory::OperatorLog operators;
+  const memory::Instruments counting({.log = &operators});
+  StepResult result = one_step.run(batch, pass, lr);
+  flops_per_sample = operators.flops() / static_cast<double>(batch.samples);
+  flops_counted = true;
+  return result;
 }
 
 // The step would spread a bad value over all weights: look while it can still be found. In

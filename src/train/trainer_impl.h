@@ -37,6 +37,7 @@ struct Trainer::Impl {
   bool out_of_budget();  // sets `reason`
   void train_on(const data::Batch& batch);
   StepResult run_step(const data::Batch& batch, const nn::Pass& pass, double lr);
+  StepResult counted_step(const data::Batch& batch, const nn::Pass& pass, double lr);
   void look_for_bad_values(const data::Batch& batch, nn::Pass pass);
   void complain_of_bad_values(const data::Batch& batch, const nn::Pass& pass);
   void between_steps(const data::Batch& batch);
@@ -54,7 +55,6 @@ struct Trainer::Impl {
   int64_t memory_in_use() const;
   ConfigError unknown_metric(const std::string& key, const std::string& name,
                              const std::vector<std::string>& known) const;
-  data::LoaderOptions loader_options(bool training) const;
 
   nn::Model& model;
   Splits data;
@@ -74,7 +74,8 @@ struct Trainer::Impl {
   Recorder recorder;
   const StopSignals* signals = nullptr;  // while fit() runs
   optim::ScheduleContext schedule;
-  double flops_per_sample;
+  double flops_per_sample;  // by the layers' formulas until a step was counted
+  bool flops_counted = false;
 
   int64_t step = 0;         // done so far
   int64_t epoch = 0;        // of the last step

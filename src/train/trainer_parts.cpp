@@ -85,16 +85,6 @@ void Trainer::Impl::limit_steps() {
   optim::lr_at(options.optimizer.schedule, schedule, 0);  // refuses a schedule without an end
 }
 
-data::LoaderOptions Trainer::Impl::loader_options(bool training) const {
-  data::LoaderOptions loading = training_loader(options, device);
-  if (training) return loading;
-  loading.global_batch =
-      options.valid.batch.value_or(options.train.micro_batch.value_or(global_batch));
-  loading.shuffle = false;
-  loading.tail = data::Tail::keep;
-  return loading;
-}
-
 ValidRecord Trainer::Impl::evaluate(data::Split split) {
   const auto& source = split == data::Split::test    ? data.test
                        : split == data::Split::valid ? data.valid
@@ -103,7 +93,7 @@ ValidRecord Trainer::Impl::evaluate(data::Split split) {
     throw ConfigError({.what = "there are no data to evaluate",
                        .why = "the config names none for this split",
                        .fix = "--set data.valid=<folder> or data.test=<folder>"});
-  data::Loader loading(source, loader_options(/*training=*/false));
+  data::Loader loading(source, evaluation_loader(options, device));
   if (ema) ema->swap();
   try {
     ValidRecord record = train::evaluate(model, loading, options.train.loss);
@@ -125,7 +115,7 @@ void Trainer::Impl::check_metric_names() {
   const std::string& watched = options.valid.metric;
   const std::string& rated = options.checkpoint.metric;
   if (data.valid == nullptr || (watched == "loss" && rated == "loss")) return;
-  data::LoaderOptions one = loader_options(/*training=*/false);
+  data::LoaderOptions one = evaluation_loader(options, device);
   one.global_batch = 1;
   one.workers = 0;
   data::Loader first(data.valid, one);

@@ -19,6 +19,15 @@ class Moment {
   virtual void stream_wait() = 0;  // the current stream waits, the host goes on
 };
 
+// Told of every allocation on a device and of page-locked host memory, on the thread that makes it.
+class MemoryListener {
+ public:
+  virtual ~MemoryListener() = default;
+  virtual void taken(const void* address, int64_t bytes, int device) = 0;  // as asked for
+  virtual void taken_pinned(const void* address, int64_t bytes) = 0;
+  virtual void freed(const void* address) = 0;
+};
+
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
@@ -27,7 +36,10 @@ class Accelerator {
   virtual int64_t total_bytes(int device) const = 0;
   virtual int64_t free_bytes(int device) const = 0;
   virtual int64_t peak_allocated(int device) const = 0;  // since the last reset
+  virtual int64_t requested(int device) const = 0;       // allocated now, before rounding up
+  virtual int64_t peak_requested(int device) const = 0;
   virtual void reset_peak(int device) = 0;
+  virtual void listen_to_memory(MemoryListener* listener) = 0;  // once, for good
   virtual void synchronize(int device) = 0;
   virtual void allow_tf32(bool on) = 0;
   virtual at::Tensor pinned_like(

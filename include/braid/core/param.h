@@ -3,6 +3,7 @@
 // copied).
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +14,13 @@ struct Param {
   std::string name;
   at::Tensor tensor;
 };
+
+// blocks.0.attn of blocks.0.attn.weight.
+inline std::string_view module_of(const Param& param) {
+  const size_t dot = param.name.rfind('.');
+  return dot == std::string::npos ? std::string_view()
+                                  : std::string_view(param.name).substr(0, dot);
+}
 
 // For any LibTorch module: named_params(*module) gives its parameters in registration order.
 template <class Module>

@@ -5,7 +5,10 @@
 //
 //   struct Block : Layer {
 //     explicit Block(const Scope& scope) : Layer(scope), fc(child<Linear>("fc", 64, 64)) {}
-//     at::Tensor forward(const at::Tensor& x) { return fc->forward(x); }
+//     at::Tensor forward(const at::Tensor& x) {
+//       const auto here = enter();
+//       return fc->forward(x);
+//     }
 //     std::shared_ptr<Linear> fc;
 //   };
 #pragma once
@@ -17,6 +20,7 @@
 
 #include <torch/nn/module.h>
 
+#include "braid/core/observe.h"
 #include "braid/kernels/dropout.h"
 #include "braid/nn/model.h"
 
@@ -64,6 +68,8 @@ class Layer : public torch::nn::Module {
   LayerRow row(std::string kind, std::vector<int64_t> output, double flops) const;
 
  protected:
+  // While it lives, operators belong to this layer: each forward begins with it.
+  [[nodiscard]] ModuleScope enter() const { return ModuleScope(scope_.path); }
   c10::ScalarType compute() const { return scope_.build.precision.compute; }
   at::Tensor cast(const at::Tensor& tensor) const {
     return tensor.to(compute());

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Loss and metrics of a data set, each sample once; padding weighs nothing.
 //
+//   data::Loader loader(source, train::evaluation_loader(options, device));
 //   ValidRecord record = train::evaluate(*model, loader, nn::Loss::relative_l2);
 #pragma once
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,11 @@
 
 namespace braid::train {
 
+struct RunOptions;
+
+// Each sample once and in order, in batches of valid.batch, else as large as a training step's.
+data::LoaderOptions evaluation_loader(const RunOptions& options, c10::Device device);
+
 // Values a sample: "rmse_u10" -> [batch]. Which metrics follows from the loss and the shapes:
 //   relative L2 of fields     rmse, acc by channel (latitude-weighted), persistence (rmse of output
 //   = input) L1 or MSE of fields       psnr, ssim, rfne cross-entropy             accuracy; the
@@ -24,6 +31,23 @@ using SampleMetrics = std::vector<std::pair<std::string, at::Tensor>>;
 SampleMetrics sample_metrics(nn::Loss loss, const at::Tensor& output, const data::Batch& batch);
 
 bool is_perplexed(nn::Loss loss, const data::Batch& batch);  // a sequence of targets a sample
+
+// Sums of losses and metrics over batches; nothing is read on the host before record().
+class Evaluation {
+ public:
+  explicit Evaluation(nn::Loss loss) : loss_(loss) {}
+  void add(nn::Model& model, const data::Batch& batch);
+  ValidRecord record() const;  // without seconds
+
+ private:
+  void sum(std::map<std::string, at::Tensor>& sums, const std::string& name,
+           const at::Tensor& values, int64_t samples) const;
+
+  nn::Loss loss_;
+  std::map<std::string, at::Tensor> losses_, metrics_;  // scalars in double, on the device
+  int64_t samples_ = 0, weight_ = 0;
+  bool perplexed_ = false;
+};
 
 ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss);
 

@@ -41,8 +41,15 @@ Session open_session(const RunOptions& options, SessionOptions session = {});
 Splits open_splits(const RunOptions& options);
 std::unique_ptr<nn::Model> build_model(
     const RunOptions& options);  // on the device that options name
-// Takes the parameters by name; a missing one or another shape is a StorageError.
-void copy_weights(nn::Model& model, const State& weights);
+
+// Where weights come from and what helps if they do not fit, for the message.
+struct WeightsOrigin {
+  std::string name = "the checkpoint";
+  std::string fix = "resume with the config that wrote it, or start anew without --resume";
+};
+// Takes the parameters by name; a missing one, one too many or another shape is a StorageError, and
+// then the model is as before.
+void copy_weights(nn::Model& model, const State& weights, const WeightsOrigin& origin = {});
 // Shapes of data and model that cannot meet are refused before the first step.
 void check_shapes(const RunOptions& options, const data::SampleSpec& spec);
 

@@ -41,6 +41,7 @@ class Step {
   StepResult gradients(const data::Batch& batch, nn::Pass pass);
 
  private:
+  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) const;
   void update(double lr, StepResult& result);
 
   nn::Model& model_;

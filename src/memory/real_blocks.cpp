@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "memory/real_blocks.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+#include "braid/core/accelerator.h"
+#include "memory/recorder.h"
+
+namespace braid::memory {
+namespace {
+
+// Blocks by address. An allocator has no object of ours to hang them on: a freed address is all
+// that it is told.
+class BlockTable {
+ public:
+  void put(const void* address, BlockPtr block) {
+    const std::lock_guard lock(mutex_);
+    blocks_[address] = std::move(block);
+    count_.store(blocks_.size(), std::memory_order_relaxed);
+  }
+
+  BlockPtr find(const void* address) {
+    if (count_.load(std::memory_order_relaxed) == 0) return nullptr;
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(address);
+    return found == blocks_.end() ? nullptr : found->second;
+  }
+
+  BlockPtr remove(const void* address) {
+    if (count_.load(std::memory_order_relaxed) == 0) return nullptr;
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(address);
+    if (found == blocks_.end()) return nullptr;
+    BlockPtr block = std::move(found->second);
+    blocks_.erase(found);
+    count_.store(blocks_.size(), std::memory_order_relaxed);
+    return block;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, BlockPtr> blocks_;
+  std::atomic<size_t> count_ = 0;
+};
+
+// Never destroyed: memory is freed while the process ends, too.
+BlockTable& block_table() {
+  static auto* table = new BlockTable;
+  return *table;
+}
+
+c10::Allocator*& cpu_allocator_below() {
+  static c10::Allocator* below = nullptr;
+  return below;
+}
+
+void free_watched(void* address) {
+  free_block(block_table().remove(address));
+  cpu_allocator_below()->raw_deleter()(address);
+}
+
+class WatchedCpu final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    c10::DataPtr memory = cpu_allocator_below()->allocate(bytes);
+    Recorder* recording = recorder();
+    if (recording == nullptr || recording->ledger == nullptr || memory.get() == nullptr)
+      return memory;
+    block_table().put(memory.get(), recording->take(static_cast<int64_t>(bytes), cpu));
+    // Address and context must be one pointer: oneDNN asks for raw memory.
+    void* address = memory.release_context();
+    return {address, address, &free_watched, c10::Device(c10::kCPU)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &free_watched; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    cpu_allocator_below()->copy_data(to, from, bytes);
+  }
+};
+
+class WatchedCuda final : public MemoryListener {
+ public:
+  void taken(const void* address, int64_t bytes, int device) override {
+    Recorder* recording = recorder();
+    if (recording != nullptr && recording->ledger != nullptr)
+      block_table().put(address, recording->take(bytes, cuda(device)));
+  }
+  void taken_pinned(const void* address, int64_t bytes) override {
+    Recorder* recording = recorder();
+    if (recording != nullptr && recording->ledger != nullptr)
+      block_table().put(address, recording->take(bytes, pinned_host));
+  }
+  void freed(const void* address) override { free_block(block_table().remove(address)); }
+};
+
+}  // namespace
+
+void watch_real_memory() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    cpu_allocator_below() = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(new WatchedCpu, /*priority=*/255);
+    if (accelerator() != nullptr) accelerator()->listen_to_memory(new WatchedCuda);
+  });
+}
+
+BlockPtr real_block(const c10::Storage& storage) {
+  return block_table().find(storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
+}
+
+}  // namespace braid::memory

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "braid/train/measure.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "braid/core/accelerator.h"
+#include "braid/memory/instruments.h"
+#include "braid/optim/ema.h"
+#include "braid/optim/optimizer.h"
+#include "braid/optim/scaler.h"
+#include "braid/train/evaluate.h"
+#include "braid/train/step.h"
+
+namespace braid::train {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+struct SampleShape {
+  Sizes input, target;
+  bool tokens = false;   // the input is int64
+  bool classes = false;  // the target is int64
+};
+
+SampleShape sample_shape(const RunOptions& options) {
+  const nn::ModelOptions& model = options.model;
+  const bool labels = options.train.loss == nn::Loss::cross_entropy;
+  switch (model.name) {
+    case nn::ModelName::vit: {
+      const Sizes& image = model.vit.image;
+      return {{model.vit.channels_in, image[0], image[1]},
+              {model.vit.channels_out, image[0], image[1]}};
+    }
+    case nn::ModelName::swinir: {
+      const nn::SwinirOptions& o = model.swinir;
+      return {{o.channels, o.image[0], o.image[1]},
+              {o.channels, o.scale * o.image[0], o.scale * o.image[1]}};
+    }
+    case nn::ModelName::gpt:
+    case nn::ModelName::llama: {
+      const int64_t most =
+          model.name == nn::ModelName::gpt ? model.gpt.sequence : model.llama.sequence;
+      const int64_t tokens = std::min(most, options.data.sequence);
+      return {{tokens}, {tokens}, true, true};
+    }
+    case nn::ModelName::mlp:
+      break;
+  }
+  return {{model.mlp.inputs}, labels ? Sizes{} : Sizes{model.mlp.outputs}, false, labels};
+}
+
+at::Tensor zeros_batch(int64_t samples, Sizes sizes, at::TensorOptions options) {
+  sizes.insert(sizes.begin(), samples);
+  return at::zeros(sizes, options);
+}
+
+// A run of one process up to its first step.
+struct Rig {
+  Rig(const RunOptions& given, c10::Device device)
+      : options(given),
+        policy(policy_of(options.train)),
+        model(nn::make_model(
+            options.model,
+            {.seed = static_cast<uint64_t>(options.seed), .precision = policy, .device = device})),
+        optimizer(model->params(), options.optimizer.rule, policy.master),
+        batch(empty_batch(options, global_batch_of(options.train, /*ranks=*/1), device)) {
+    if (policy.scaled_loss) scaler.emplace(options.optimizer.scaler, device);
+    if (options.train.ema > 0) ema.emplace(model->params(), options.train.ema);
+    step.emplace(*model, optimizer,
+                 StepOptions{.loss = options.train.loss,
+                             .micro_batch = options.train.micro_batch.value_or(0),
+                             .clip = options.train.clip},
+                 scaler ? &*scaler : nullptr);
+  }
+
+  nn::Pass pass() const {
+    return {.training = true, .seed = static_cast<uint64_t>(options.seed), .step = 0};
+  }
+
+  void backward() {
+    step->gradients(batch, pass());
+    optimizer.zero_grad();
+  }
+
+  void whole_step() {
+    step->run(batch, pass(), options.optimizer.rule.lr);
+    if (ema) ema->update();
+  }
+
+  // As the trainer validates: batches of valid.batch, else as large as a forward pass in training.
+  void evaluate() {
+    const int64_t samples =
+        std::min(batch.samples,
+                 options.valid.batch.value_or(options.train.micro_batch.value_or(batch.samples)));
+    data::Batch part = batch;
+    part.input = batch.input.narrow(0, 0, samples);
+    part.target = batch.target.narrow(0, 0, samples);
+    part.samples = samples;
+    Evaluation(options.train.loss).add(*model, part);
+  }
+
+  RunOptions options;
+  Precision policy;
+  std::unique_ptr<nn::Model> model;
+  optim::Optimizer optimizer;
+  data::Batch batch;
+  std::optional<optim::LossScaler> scaler;
+  std::optional<optim::Ema> ema;
+  std::optional<Step> step;
+};
+
+// The allocator of a real GPU counts for itself: a witness beside the ledger.
+class Witness {
+ public:
+  explicit Witness(const MeasureOptions& how)
+      : gpu_(how.device.is_cuda() && !how.dry ? accelerator() : nullptr),
+        index_(how.device.index()) {
+    if (gpu_ == nullptr) return;
+    gpu_->reset_peak(index_);
+    before_ = gpu_->requested(index_);
+  }
+  int64_t peak() const { return gpu_ == nullptr ? 0 : gpu_->peak_requested(index_) - before_; }
+
+ private:
+  Accelerator* gpu_;
+  int index_;
+  int64_t before_ = 0;
+};
+
+template <class Run>
+Phase phase_of(memory::Ledger& ledger, const MeasureOptions& how, const Run& run) {
+  const memory::Place place = memory::place_of(how.device);
+  ledger.begin();
+  const Witness witness(how);
+  Phase phase;
+  phase.before = ledger.live(place);
+  run();
+  phase.requested = witness.peak();
+  phase.peak = ledger.peak(place);
+  phase.without_scratch = ledger.peak_without_scratch(place);
+  phase.scratch = ledger.scratch(place);
+  phase.left = ledger.live(place);
+  return phase;
+}
+
+}  // namespace
+
+data::Batch empty_batch(const RunOptions& options, int64_t samples, c10::Device device) {
+  const SampleShape shape = sample_shape(options);
+  const auto dtype = [](bool whole) { return whole ? c10::kLong : c10::kFloat; };
+  const at::TensorOptions there = at::TensorOptions().device(device);
+  data::Batch batch;
+  batch.input = zeros_batch(samples, shape.input, there.dtype(dtype(shape.tokens)));
+  batch.target = zeros_batch(samples, shape.target, there.dtype(dtype(shape.classes)));
+  batch.samples = samples;
+  batch.weights.assign(static_cast<size_t>(samples), shape.tokens ? shape.target[0] : 1);
+  return batch;
+}
+
+Measured measure(const RunOptions& options, MeasureOptions how) {
+  const auto start = std::chrono::steady_clock::now();
+  memory::Ledger ledger;
+  Measured measured;
+  {
+    const memory::Instruments on({.ledger = &ledger, .dry = how.dry});
+    Rig rig(options, how.device);
+    measured.backward = phase_of(ledger, how, [&] { rig.backward(); });
+    measured.first_step = phase_of(ledger, how, [&] { rig.whole_step(); });
+    {
+      const memory::Instruments logged({.ledger = &ledger, .log = &measured.log, .dry = how.dry});
+      measured.second_step = phase_of(ledger, how, [&] { rig.whole_step(); });
+    }
+    measured.evaluation = phase_of(ledger, how, [&] { rig.evaluate(); });
+  }
+  measured.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return measured;
+}
+
+memory::OperatorLog log_step(const RunOptions& options, MeasureOptions how) {
+  memory::OperatorLog log;
+  const memory::Instruments on({.dry = how.dry});
+  Rig rig(options, how.device);
+  const memory::Instruments logged({.log = &log, .dry = how.dry});
+  rig.whole_step();
+  return log;
+}
+
+}  // namespace braid::train
