@@ -61,7 +61,7 @@ TEST_F(FrozenJson, Fields) {
   add("train", {"train", config("mlp")});
   add("eval", {"eval", at("mlp")});
   add("report", {"report", at("mlp")});
-  add("inspect", {"inspect", config("vit")});
+  add("inspect", {"inspect", config("vit"), "--memory"});
   add("help config", {"help", "config"});
   names.insert("doctor ready");
   const Outcome doctor = braid_run({"doctor", "--json"});

@@ -40,6 +40,8 @@ TEST_F(Cli, EvalGivesWhatTheRunValidated) {
   EXPECT_EQ(newest["metrics"]["accuracy"], trained["metrics"]["accuracy"]);
   const nlohmann::json test = json_of(braid_run({"eval", at("mlp"), "--split", "test", "--json"}));
   EXPECT_EQ(test["loss"], trained["metrics"]["test_loss"]);
+  expect_complaint(braid_run({"eval", at("mlp"), "--set", "model.hidden=[16]"}), Exit::storage,
+                   {"leave out the --set"});
   EXPECT_EQ(json_of(braid_run({"eval", at("mlp"), "--split", "train", "--json"}))["samples"], 70);
   EXPECT_TRUE(contains(braid_run({"eval", at("mlp")}).out, "accuracy"));
 }
@@ -172,12 +174,33 @@ TEST_F(Cli, ParityAppliesTheBareModel) {
   EXPECT_EQ(gradients.size(), model->params().size());
   for (const Param& param : model->params())
     EXPECT_TRUE(gradients.at(param.name).allclose(param.tensor.grad(), 1e-4, 1e-6)) << param.name;
-  weights.erase("head.weight");
-  weights["extra"] = input;
-  checkpoint::write_safetensors(dir / "w.safetensors", weights);
-  expect_complaint(braid_run({"parity", config("vit"), "--weights", at("w.safetensors"), "--input",
-                              at("x.npy"), "--target", at("t.npy"), "--out", at("p")}),
-                   Exit::storage, {"head.weight"});
+}
+
+TEST_F(Cli, ParityRefusesOtherWeights) {
+  checkpoint::Tensors weights;
+  for (const Param& param : nn::make_model(train::load_run(config("vit")).model, {})->params())
+    weights[param.name] = param.tensor.detach();
+  const auto parity_with = [&](const checkpoint::Tensors& changed) {
+    checkpoint::write_safetensors(dir / "w.safetensors", changed);
+    return braid_run({"parity", config("vit"), "--weights", at("w.safetensors"), "--input",
+                      at("x.npy"), "--target", at("t.npy"), "--out", at("p")});
+  };
+  const std::string inspect = "braid inspect " + config("vit");
+  checkpoint::Tensors changed = weights;
+  changed.erase("head.weight");
+  expect_complaint(parity_with(changed), Exit::storage,
+                   {at("w.safetensors") + " has no tensor head.weight", inspect});
+  changed["head.weight"] = at::tensor({1.0F, 2.0F});
+  expect_complaint(
+      parity_with(changed), Exit::storage,
+      {"head.weight of " + at("w.safetensors") + " has shape 2, the model's", inspect});
+  changed = weights;
+  changed["extra"] = at::tensor({1.0F});
+  expect_complaint(parity_with(changed), Exit::storage,
+                   {at("w.safetensors") + " has a tensor that the model lacks: extra", inspect});
+  for (const char* name : {"zz", "b", "a"}) changed[name] = at::tensor({1.0F});
+  expect_complaint(parity_with(changed), Exit::storage,
+                   {"has 4 tensors that the model lacks: a, b, extra, ...", inspect});
 }
 
 TEST_F(Cli, ReportOfTwoRunsIsOnePage) {

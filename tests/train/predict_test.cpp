@@ -83,13 +83,25 @@ TEST(CheckShapes, SaysWhatToType) {
 }
 
 TEST(CopyWeights, NamesWhatDoesNotFit) {
-  const RunOptions options = run_of(mlp_run);
-  const std::unique_ptr<nn::Model> model = build_model(options);
+  const std::unique_ptr<nn::Model> model = build_model(run_of(mlp_run));
   State weights;
-  for (const Param& param : model->params()) weights.tensors[param.name] = param.tensor.detach();
-  const std::string name = model->params()[1].name;
-  weights.tensors.erase(name);
-  EXPECT_TRUE(contains(error_of([&] { copy_weights(*model, weights); }), name));
+  for (const Param& param : model->params())
+    weights.tensors[param.name] = param.tensor.detach().add(1);
+  const Param first = model->params()[0], second = model->params()[1];
+  const auto copy = [&] { return error_of([&] { copy_weights(*model, weights); }); };
+  const at::Tensor before = first.tensor.detach().clone();
+  const at::Tensor kept = weights.tensors.extract(second.name).mapped();
+  EXPECT_TRUE(contains(copy(), "the checkpoint has no tensor " + second.name));
+  EXPECT_TRUE(contains(copy(), "start anew without --resume"));
+  weights.tensors[second.name] = kept.unsqueeze(0);
+  EXPECT_TRUE(contains(copy(), second.name + " of the checkpoint has shape 1x16, the model's 16"));
+  weights.tensors[second.name] = kept;
+  weights.tensors["more"] = kept;
+  EXPECT_TRUE(contains(copy(), "the checkpoint has a tensor that the model lacks: more"));
+  EXPECT_TRUE(first.tensor.equal(before));  // nothing is copied unless all fits
+  weights.tensors.erase("more");
+  copy_weights(*model, weights);
+  EXPECT_TRUE(first.tensor.equal(before.add(1)));
 }
 
 }  // namespace

@@ -41,6 +41,18 @@ TEST_F(Validation, EachSampleOnce) {
   }
 }
 
+TEST_F(Validation, LoaderTakesTheBatchOfTrainingUnlessToldAnother) {
+  const auto loading = [&](std::vector<std::string> sets) {
+    return evaluation_loader(options(mlp_run, std::move(sets)), c10::kCPU);
+  };
+  EXPECT_EQ(loading({}).global_batch, 14);
+  EXPECT_EQ(loading({"train.micro_batch=7"}).global_batch, 7);
+  EXPECT_EQ(loading({"train.micro_batch=7", "valid.batch=3"}).global_batch, 3);
+  EXPECT_TRUE(loading({"data.check_finite=true"}).check_finite);
+  EXPECT_FALSE(loading({}).shuffle);
+  EXPECT_EQ(loading({}).tail, data::Tail::keep);
+}
+
 TEST_F(Validation, FieldsInOddBatches) {
   TestRun run(options(vit_run, {"train.precision=fp64", "data.limit_valid=7", "valid.batch=3"}));
   const Splits splits = open_splits(run.options);
