@@ -2,7 +2,7 @@
 // What the instruments cost: the ledger and the operator log on real CPU steps (on and off in
 // turn), and the dry step of the largest config.
 //
-//   build/bin/bench_instruments [rounds]      one JSON object on stdout
+//   build/bin/bench_instruments [rounds] [cuda]      one JSON object on stdout
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "braid/core/accelerator.h"
 #include "braid/core/cpu.h"
 #include "braid/memory/instruments.h"
 #include "braid/memory/usage.h"
@@ -24,9 +25,17 @@ namespace {
 using namespace braid;
 using Clock = std::chrono::steady_clock;
 
-train::RunOptions bench_run(nn::ModelName model) {
+train::RunOptions bench_run(nn::ModelName model, c10::Device device) {
   train::RunOptions run;
   run.model.name = model;
+  run.train.loss = model == nn::ModelName::gpt ? nn::Loss::cross_entropy : nn::Loss::relative_l2;
+  run.train.clip = 1;
+  if (device.is_cuda()) {  // the reference sizes
+    run.data.sequence = 1024;
+    run.train.global_batch = 16;
+    run.train.precision = "bf16";
+    return run;
+  }
   run.model.vit = {.image = {64, 128},
                    .patch = 8,
                    .channels_in = 20,
@@ -36,9 +45,7 @@ train::RunOptions bench_run(nn::ModelName model) {
                    .heads = 6};
   run.model.gpt = {.vocabulary = 8192, .sequence = 256, .layers = 6, .heads = 6, .width = 384};
   run.data.sequence = 256;
-  run.train.loss = model == nn::ModelName::gpt ? nn::Loss::cross_entropy : nn::Loss::relative_l2;
-  run.train.global_batch = 4;
-  run.train.clip = 1;
+  run.train.global_batch = 16;
   return run;
 }
 
@@ -60,34 +67,44 @@ double cpu_now() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Of this thread, which does all the work: other programs on the machine do not count.
+// On the CPU the time of this thread, which does all the work: other programs on the machine do not
+// count. On a GPU the clock, until the device is done.
 template <class Body>
-double cpu_seconds_of(const Body& body) {
+double step_seconds_of(const Body& body, c10::Device device) {
   const double start = cpu_now();
-  body();
-  return cpu_now() - start;
+  if (device.is_cpu()) {
+    body();
+    return cpu_now() - start;
+  }
+  return seconds_of([&] {
+    body();
+    accelerator()->synchronize(device.index());
+  });
 }
 
 // Steps with and without instruments alternate, so that a busy machine slows all.
-std::string overhead(nn::ModelName name, const char* text, int rounds) {
-  const train::RunOptions run = bench_run(name);
-  const auto model = nn::make_model(run.model, {.seed = 1});
+std::string overhead(nn::ModelName name, const char* text, int rounds, c10::Device device) {
+  const train::RunOptions run = bench_run(name, device);
+  const auto model = nn::make_model(
+      run.model, {.seed = 1, .precision = train::policy_of(run.train), .device = device});
   optim::Optimizer optimizer(model->params(), run.optimizer.rule);
   train::Step step(*model, optimizer, {.loss = run.train.loss, .clip = 1});
-  const data::Batch batch = train::empty_batch(run, 4, c10::kCPU);
+  const data::Batch batch = train::empty_batch(run, *run.train.global_batch, device);
   memory::Ledger ledger;
   memory::OperatorLog log;
   const auto timed = [&](memory::InstrumentOptions options) {
-    const double seconds = cpu_seconds_of([&] {
-      const memory::Instruments watching(options);
-      step.run(batch, {.training = true}, 1e-4);
-    });
+    const double seconds = step_seconds_of(
+        [&] {
+          const memory::Instruments watching(options);
+          step.run(batch, {.training = true}, 1e-4);
+        },
+        device);
     ledger.begin();
     log.clear();
     return seconds;
   };
   const auto plain = [&] {
-    return cpu_seconds_of([&] { step.run(batch, {.training = true}, 1e-4); });
+    return step_seconds_of([&] { step.run(batch, {.training = true}, 1e-4); }, device);
   };
   plain();
   std::vector<double> off, with_ledger, with_log;
@@ -100,7 +117,7 @@ std::string overhead(nn::ModelName name, const char* text, int rounds) {
     return *std::min_element(all.begin(), all.end());
   };
   return fmt::format(
-      R"("{}": {{"step_cpu_seconds": {:.5f}, "ledger_ratio_of_medians": {:.4f}, "ledger_ratio_of_best": {:.4f}, "log_ratio_of_medians": {:.4f}, "log_ratio_of_best": {:.4f}}})",
+      R"("{}": {{"step_seconds": {:.5f}, "ledger_ratio_of_medians": {:.4f}, "ledger_ratio_of_best": {:.4f}, "log_ratio_of_medians": {:.4f}, "log_ratio_of_best": {:.4f}}})",
       text, median(off), median(with_ledger) / median(off), best(with_ledger) / best(off),
       median(with_log) / median(off), best(with_log) / best(off));
 }
@@ -141,9 +158,13 @@ std::string largest() {
 int main(int count, char** arguments) {
   avoid_broken_amx();
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
+  const bool on_gpu = count > 2 && accelerator() != nullptr;
+  const c10::Device device = on_gpu ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
   at::set_num_threads(1);
   const std::string dry = largest();  // first: the peak RSS is of the whole process
-  fmt::print("{{\"benchmark\": \"instruments\", \"rounds\": {}, \"threads\": 1, {}, {}, {}}}\n",
-             rounds, dry, overhead(nn::ModelName::vit, "vit_step", rounds),
-             overhead(nn::ModelName::gpt, "gpt_step", rounds));
+  fmt::print(R"({{"benchmark": "instruments", "rounds": {}, "device": "{}", {}, {}, {}}})", rounds,
+             on_gpu ? accelerator()->name(0) : "cpu, 1 thread", dry,
+             overhead(nn::ModelName::vit, "vit_step", rounds, device),
+             overhead(nn::ModelName::gpt, "gpt_step", rounds, device));
+  fmt::print("\n");
 }

@@ -63,8 +63,9 @@ void try_changes(MemoryView& view, const train::RunOptions& options, c10::Device
   if (c10::elementSize(train::policy_of(options.train).compute) > 2) {
     train::RunOptions changed = options;
     changed.train.precision = "bf16";
-    changed.train.param = changed.train.compute = changed.train.reduce = changed.train.master =
-        std::nullopt;
+    for (auto* dtype : {&changed.train.param, &changed.train.compute, &changed.train.reduce,
+                        &changed.train.master})
+      dtype->reset();
     try_change(view, changed, "--set train.precision=bf16", device);
   }
   if (view.batch < 2) return;
