@@ -93,16 +93,23 @@ FourTensors meta_efficient(const at::Tensor& q, const at::Tensor&, const at::Ten
   return {y, sums, at::empty({}, host), at::empty({}, host)};
 }
 
+// The gradient of q is added up in tiles of 64 x 64 fp32 numbers with a lock of 16 bytes each.
+int64_t efficient_tiles(const at::Tensor& q) {
+  const int64_t tiles = rounded_up(q.size(2), 64) / 64 * (rounded_up(q.size(3), 64) / 64);
+  return q.size(0) * q.size(1) * tiles * (64 * 64 * 4 + 16);
+}
+
 // Row sums of grad * y: the 16-bit kernels compute them, in fp32 they are composed.
 void take_efficient_backward(Scratch& buffers, const at::Tensor& grad, const at::Tensor& q) {
   take_by_token(buffers, grad);
   const int64_t rows = q.size(0) * q.size(1) * q.size(2);
   if (q.scalar_type() == c10::kFloat) {
-    Scratch composed(q);  // the product, its sums, and those by head
+    Scratch composed(q);  // the product and its sums
     composed.take(bytes_held(grad));
-    for (int i = 0; i < 2; ++i) composed.take(4 * rows);
+    composed.take(4 * rows);
   }
   buffers.take(4 * rows);
+  buffers.take(efficient_tiles(q));
 }
 
 FourTensors meta_efficient_backward(const at::Tensor& grad, const at::Tensor& q,

