@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Data parallelism: every rank of an axis holds the whole model and a share of the batch.
+//
+//   parallel::Replicate replicas(named_params(*model), world);
+//   loss.backward();      // full buckets are summed while backward still runs
+//   replicas.finish();    // every .grad() is now the mean over the axis
+//
+// For any LibTorch module. All ranks construct it, call backward and finish the same number of
+// times.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "braid/comm/group.h"
+#include "braid/core/param.h"
+
+namespace braid::parallel {
+
+struct ReplicateOptions {
+  int64_t bucket_bytes = 25 << 20;  // big enough to fill the links, small enough to start early
+  bool average = true;              // false: the loss is already divided by the global batch
+  bool same_start = true;           // take the weights of the first rank before anything else
+  bool find_unused = false;  // one more small message a step; without, a parameter that no rank
+                             // used gets a gradient of zeros instead of none
+  std::optional<c10::ScalarType> wire = {};  // dtype on the wire, e.g. bf16: half the bytes
+};
+
+class Replicate {
+ public:
+  Replicate(const std::vector<Param>& params, const comm::Group& axis,
+            ReplicateOptions options = {});
+  ~Replicate();  // takes its hooks off the parameters
+  Replicate(Replicate&&) noexcept;
+  Replicate& operator=(Replicate&&) noexcept;
+
+  // While on, backward adds to local gradients only: for all but the last one of a step.
+  void hold(bool on = true);
+  void finish();  // waits for the sums in flight; once an optimizer step, after backward
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace braid::parallel
