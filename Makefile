@@ -25,7 +25,7 @@ test: all  ## all tests of a commit (<= 10 minutes on 2 cores)
 	@tools/venv
 	@tools/run-tests build cpu
 
-test-full: all asan tidy format-check  ## what make test leaves out: the long matrices, sanitizers, clang-tidy and the format
+test-full: all format-check tidy asan  ## what make test leaves out: the long matrices, sanitizers, clang-tidy and the format
 	@tools/run-tests build full
 
 asan: setup  ## the tests under address and undefined-behaviour sanitizers

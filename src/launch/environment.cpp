@@ -70,6 +70,9 @@ Environment environment() {
     read_place(here, "RANK", "WORLD_SIZE", "LOCAL_RANK");
   else if (variable("SLURM_STEP_ID") && variable("SLURM_PROCID") && variable("SLURM_NTASKS"))
     read_place(here, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID");
+  here.master_address = variable("MASTER_ADDR").value_or("");
+  if (variable("MASTER_PORT")) here.master_port = number_in("MASTER_PORT", 1, 65535);
+  here.agent_serves = variable("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
   here.job_id = variable("SLURM_JOB_ID").value_or("");
   here.stdout_is_tty = ::isatty(STDOUT_FILENO) == 1;
   here.stderr_is_tty = ::isatty(STDERR_FILENO) == 1;

@@ -84,6 +84,18 @@ TEST(Environment, BatchShellWithoutSrunIsAlone) {
   EXPECT_EQ(here.job_id, "12");
 }
 
+TEST(Environment, KnowsWhereRanksMeet) {
+  const Variables set({{"RANK", "1"},
+                       {"WORLD_SIZE", "2"},
+                       {"MASTER_ADDR", "node7"},
+                       {"MASTER_PORT", "29500"},
+                       {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  const Environment here = environment();
+  EXPECT_EQ(here.master_address, "node7");
+  EXPECT_EQ(here.master_port, 29500);
+  EXPECT_TRUE(here.agent_serves);
+}
+
 TEST(Environment, WrongValuesAreNamed) {
   {
     const Variables set({{"RANK", "x"}, {"WORLD_SIZE", "2"}});

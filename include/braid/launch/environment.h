@@ -13,6 +13,9 @@ struct Environment {
   int rank = 0;
   int world = 1;
   int local_rank = 0;
+  std::string master_address;  // MASTER_ADDR: host of rank 0; empty if not set
+  int master_port = 0;         // MASTER_PORT; 0 if not set
+  bool agent_serves = false;   // torchrun's own process serves that port already
   bool stdout_is_tty = false;
   bool stderr_is_tty = false;
   int columns = 80;
