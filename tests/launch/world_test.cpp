@@ -50,7 +50,7 @@ TEST(World, RanksMeetWhereTheEnvironmentSays) {
   for (int rank = 0; rank < count; ++rank)
     ranks.emplace_back([&, rank] {
       const comm::Group world =
-          open_world(place(rank, count, "localhost", port), {.timeout_seconds = 20});
+          open_world(place(rank, count, "127.0.0.1", port), {.timeout_seconds = 20});
       const at::Tensor x = at::full({2}, rank + 1, at::kDouble);
       world.all_reduce(x).wait();
       sums[static_cast<size_t>(world.rank())] = x[0].item<double>();
