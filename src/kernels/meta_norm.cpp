@@ -59,7 +59,7 @@ NormResult meta_layer_norm_backward(const at::Tensor& grad, const at::Tensor& x,
     // Each thread adds up its own rows of the two weight gradients.
     int64_t row = static_cast<int64_t>(x.element_size());
     for (const c10::SymInt& size : normalised) row *= size.expect_int();
-    if (wanted[1] || wanted[2]) buffers.take(2 * at::get_num_threads() * row);
+    if (wanted[1] || wanted[2]) buffers.take(int64_t{2} * at::get_num_threads() * row);
   }
   return {grad_x, grad_weight, grad_bias};
 }
