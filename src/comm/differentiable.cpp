@@ -48,6 +48,14 @@ at::Tensor summed(const at::Tensor& x, const Group& group) {
   return sum;
 }
 
+// How a dimension is shared out between the ranks of a group.
+struct Shares {
+  Group group;
+  int64_t dim;
+  Counts counts;
+};
+using ShareMap = at::Tensor (*)(const at::Tensor&, const Shares&);
+
 int64_t total_of(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
@@ -61,22 +69,22 @@ at::Tensor rows_like(const at::Tensor& front, int64_t rows) {
   return at::empty(sizes, front.options());
 }
 
-at::Tensor gathered(const at::Tensor& share, const Group& group, int64_t dim,
-                    const Counts& counts) {
+at::Tensor gathered(const at::Tensor& share, const Shares& shares) {
+  const auto& [group, dim, counts] = shares;
   const MemoryScope buffers(MemoryKind::communication);
   const at::Tensor front = in_front(share, dim), whole = rows_like(front, total_of(counts));
   group.all_gather(whole, front, counts).wait();
   return whole.movedim(0, dim);
 }
 
-at::Tensor own_share(const at::Tensor& whole, const Group& group, int64_t dim,
-                     const Counts& counts) {
+at::Tensor own_share(const at::Tensor& whole, const Shares& shares) {
+  const auto& [group, dim, counts] = shares;
   const int64_t first = std::accumulate(counts.begin(), counts.begin() + group.rank(), int64_t{0});
   return whole.narrow(dim, first, counts[static_cast<size_t>(group.rank())]);
 }
 
-at::Tensor summed_share(const at::Tensor& whole, const Group& group, int64_t dim,
-                        const Counts& counts) {
+at::Tensor summed_share(const at::Tensor& whole, const Shares& shares) {
+  const auto& [group, dim, counts] = shares;
   const MemoryScope buffers(MemoryKind::communication);
   const at::Tensor front = in_front(whole, dim);
   const at::Tensor share = rows_like(front, counts[static_cast<size_t>(group.rank())]);
@@ -131,6 +139,27 @@ Counts counts_of_shares(const Group& group, int64_t share, const Counts& given) 
 
 int64_t wrapped(const at::Tensor& x, int64_t dim) { return dim < 0 ? dim + x.dim() : dim; }
 
+at::Tensor mirrored(const at::Tensor& x, const Shares& shares, ShareMap there, ShareMap back) {
+  return Mirrored::apply(x, Map([=](const at::Tensor& y) { return there(y, shares); }),
+                         Map([=](const at::Tensor& grad) { return back(grad, shares); }));
+}
+
+// From what a rank holds a share of.
+at::Tensor of_shares(const at::Tensor& share, Shares given, ShareMap there, ShareMap back) {
+  if (given.group.size() == 1) return share;
+  given.dim = wrapped(share, given.dim);
+  given.counts = counts_of_shares(given.group, share.size(given.dim), given.counts);
+  return mirrored(share, given, there, back);
+}
+
+// From what every rank holds the whole of.
+at::Tensor of_whole(const at::Tensor& whole, Shares given, ShareMap there, ShareMap back) {
+  if (given.group.size() == 1) return whole;
+  given.dim = wrapped(whole, given.dim);
+  given.counts = counts_for(given.group, whole.size(given.dim), given.counts);
+  return mirrored(whole, given, there, back);
+}
+
 }  // namespace
 
 Counts even_shares(int64_t size, int ranks) {
@@ -152,43 +181,23 @@ at::Tensor reduce_from(const at::Tensor& x, const Group& group) {
 }
 
 at::Tensor gather_from(const at::Tensor& share, const Group& group, int64_t dim,
-                       const Counts& given) {
-  if (group.size() == 1) return share;
-  dim = wrapped(share, dim);
-  const Counts counts = counts_of_shares(group, share.size(dim), given);
-  return Mirrored::apply(
-      share, Map([=](const at::Tensor& x) { return gathered(x, group, dim, counts); }),
-      Map([=](const at::Tensor& grad) { return own_share(grad, group, dim, counts); }));
+                       const Counts& counts) {
+  return of_shares(share, {group, dim, counts}, gathered, own_share);
 }
 
 at::Tensor scatter_to(const at::Tensor& whole, const Group& group, int64_t dim,
-                      const Counts& given) {
-  if (group.size() == 1) return whole;
-  dim = wrapped(whole, dim);
-  const Counts counts = counts_for(group, whole.size(dim), given);
-  return Mirrored::apply(
-      whole, Map([=](const at::Tensor& x) { return own_share(x, group, dim, counts); }),
-      Map([=](const at::Tensor& grad) { return gathered(grad, group, dim, counts); }));
+                      const Counts& counts) {
+  return of_whole(whole, {group, dim, counts}, own_share, gathered);
 }
 
 at::Tensor all_gather(const at::Tensor& share, const Group& group, int64_t dim,
-                      const Counts& given) {
-  if (group.size() == 1) return share;
-  dim = wrapped(share, dim);
-  const Counts counts = counts_of_shares(group, share.size(dim), given);
-  return Mirrored::apply(
-      share, Map([=](const at::Tensor& x) { return gathered(x, group, dim, counts); }),
-      Map([=](const at::Tensor& grad) { return summed_share(grad, group, dim, counts); }));
+                      const Counts& counts) {
+  return of_shares(share, {group, dim, counts}, gathered, summed_share);
 }
 
 at::Tensor reduce_scatter(const at::Tensor& whole, const Group& group, int64_t dim,
-                          const Counts& given) {
-  if (group.size() == 1) return whole;
-  dim = wrapped(whole, dim);
-  const Counts counts = counts_for(group, whole.size(dim), given);
-  return Mirrored::apply(
-      whole, Map([=](const at::Tensor& x) { return summed_share(x, group, dim, counts); }),
-      Map([=](const at::Tensor& grad) { return gathered(grad, group, dim, counts); }));
+                          const Counts& counts) {
+  return of_whole(whole, {group, dim, counts}, summed_share, gathered);
 }
 
 at::Tensor all_to_all(const at::Tensor& x, const Group& group, int64_t split_dim, int64_t join_dim,

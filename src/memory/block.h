@@ -21,7 +21,6 @@ struct Block {
   bool scratch = false;  // taken inside an operator and not its result
   bool alive = true;
   bool from_before = false;             // was there when the history began
-  bool listed = false;                  // while Ledger::State::begin collects
   uint32_t module = 0, op = 0;          // names
   std::weak_ptr<Ledger::State> ledger;  // that counts it
 };

@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "memory/block.h"
 
@@ -77,18 +78,18 @@ void Ledger::State::unsave(const BlockPtr& block) {
 void Ledger::State::begin() {
   const std::lock_guard lock(mutex);
   std::vector<BlockPtr> alive;  // in the order they were taken
-  std::map<const Block*, int> saves;
+  std::unordered_map<const Block*, int> saves;
+  std::unordered_set<const Block*> listed;
   for (const Event& event : events) {
     if (!event.block->alive) continue;
     if (event.what == Happened::saved) ++saves[event.block.get()];
     if (event.what == Happened::unsaved) --saves[event.block.get()];
-    if (event.what == Happened::taken && !std::exchange(event.block->listed, true))
+    if (event.what == Happened::taken && listed.insert(event.block.get()).second)
       alive.push_back(event.block);
   }
   events.clear();
   began = Clock::now();
   for (const BlockPtr& block : alive) {
-    block->listed = false;
     block->from_before = true;
     add(block, Happened::taken, block->module, block->op);
     for (int i = saves[block.get()]; i > 0; --i) add(block, Happened::saved, 0, 0);

@@ -64,14 +64,20 @@ void free_watched(void* address) {
   cpu_allocator_below()->raw_deleter()(address);
 }
 
+// False if nobody counts on this thread.
+bool count_block(const void* address, int64_t bytes, Place place) {
+  Recorder* recording = recorder();
+  if (recording == nullptr || recording->ledger == nullptr) return false;
+  block_table().put(address, recording->take(bytes, place));
+  return true;
+}
+
 class WatchedCpu final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     c10::DataPtr memory = cpu_allocator_below()->allocate(bytes);
-    Recorder* recording = recorder();
-    if (recording == nullptr || recording->ledger == nullptr || memory.get() == nullptr)
-      return memory;
-    block_table().put(memory.get(), recording->take(static_cast<int64_t>(bytes), cpu));
+    if (memory.get() == nullptr) return memory;
+    if (!count_block(memory.get(), static_cast<int64_t>(bytes), cpu)) return memory;
     // Address and context must be one pointer: oneDNN asks for raw memory.
     void* address = memory.release_context();
     return {address, address, &free_watched, c10::Device(c10::kCPU)};
@@ -86,14 +92,10 @@ class WatchedCpu final : public c10::Allocator {
 class WatchedCuda final : public MemoryListener {
  public:
   void taken(const void* address, int64_t bytes, int device) override {
-    Recorder* recording = recorder();
-    if (recording != nullptr && recording->ledger != nullptr)
-      block_table().put(address, recording->take(bytes, cuda(device)));
+    count_block(address, bytes, cuda(device));
   }
   void taken_pinned(const void* address, int64_t bytes) override {
-    Recorder* recording = recorder();
-    if (recording != nullptr && recording->ledger != nullptr)
-      block_table().put(address, recording->take(bytes, pinned_host));
+    count_block(address, bytes, pinned_host);
   }
   void freed(const void* address) override { free_block(block_table().remove(address)); }
 };
