@@ -5,15 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 
 #include "braid/core/accelerator.h"
 #include "braid/memory/instruments.h"
-#include "braid/optim/ema.h"
-#include "braid/optim/optimizer.h"
-#include "braid/optim/scaler.h"
 #include "braid/train/evaluate.h"
-#include "braid/train/step.h"
+#include "train/step_parts.h"
 
 namespace braid::train {
 namespace {
@@ -62,40 +58,26 @@ at::Tensor zeros_batch(int64_t samples, Sizes sizes, at::TensorOptions options) 
 struct Rig {
   Rig(const RunOptions& given, c10::Device device)
       : options(given),
-        policy(policy_of(options.train)),
-        model(nn::make_model(
-            options.model,
-            {.seed = static_cast<uint64_t>(options.seed), .precision = policy, .device = device})),
-        optimizer(model->params(), options.optimizer.rule, policy.master),
-        batch(empty_batch(options, global_batch_of(options.train, /*ranks=*/1), device)) {
-    if (policy.scaled_loss) scaler.emplace(options.optimizer.scaler, device);
-    if (options.train.ema > 0) ema.emplace(model->params(), options.train.ema);
-    step.emplace(*model, optimizer,
-                 StepOptions{.loss = options.train.loss,
-                             .micro_batch = options.train.micro_batch.value_or(0),
-                             .clip = options.train.clip},
-                 scaler ? &*scaler : nullptr);
-  }
+        model(nn::make_model(options.model, {.seed = static_cast<uint64_t>(options.seed),
+                                             .precision = policy_of(options.train),
+                                             .device = device})),
+        parts(*model, options, device),
+        batch(empty_batch(options, global_batch_of(options.train, /*ranks=*/1), device)) {}
 
   nn::Pass pass() const {
     return {.training = true, .seed = static_cast<uint64_t>(options.seed), .step = 0};
   }
 
   void backward() {
-    step->gradients(batch, pass());
-    optimizer.zero_grad();
+    parts.step.gradients(batch, pass());
+    parts.optimizer.zero_grad();
   }
 
-  void whole_step() {
-    step->run(batch, pass(), options.optimizer.rule.lr);
-    if (ema) ema->update();
-  }
+  void whole_step() { parts.run(batch, pass(), options.optimizer.rule.lr); }
 
-  // As the trainer validates: batches of valid.batch, else as large as a forward pass in training.
   void evaluate() {
     const int64_t samples =
-        std::min(batch.samples,
-                 options.valid.batch.value_or(options.train.micro_batch.value_or(batch.samples)));
+        std::min(batch.samples, evaluation_loader(options, batch.input.device()).global_batch);
     data::Batch part = batch;
     part.input = batch.input.narrow(0, 0, samples);
     part.target = batch.target.narrow(0, 0, samples);
@@ -104,13 +86,9 @@ struct Rig {
   }
 
   RunOptions options;
-  Precision policy;
   std::unique_ptr<nn::Model> model;
-  optim::Optimizer optimizer;
+  StepParts parts;
   data::Batch batch;
-  std::optional<optim::LossScaler> scaler;
-  std::optional<optim::Ema> ema;
-  std::optional<Step> step;
 };
 
 // The allocator of a real GPU counts for itself: a witness beside the ledger.

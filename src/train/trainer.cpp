@@ -54,7 +54,6 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
   const nn::Pass pass{.training = true, .seed = static_cast<uint64_t>(options.seed), .step = step};
   if (options.train.look_for_nan) look_for_bad_values(batch, pass);
   StepResult result = run_step(batch, pass, lr);
-  if (ema) ema->update();
   ++step;
   epoch = batch.epoch;
 
@@ -75,7 +74,7 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
 
 StepResult Trainer::Impl::run_step(const data::Batch& batch, const nn::Pass& pass, double lr) {
   try {
-    return flops_counted ? one_step.run(batch, pass, lr) : counted_step(batch, pass, lr);
+    return flops_counted ? parts.run(batch, pass, lr) : counted_step(batch, pass, lr);
   } catch (const c10::Error& error) {
     complain_of_index(batch, error);
   }
@@ -85,7 +84,7 @@ StepResult Trainer::Impl::run_step(const data::Batch& batch, const nn::Pass& pas
 StepResult Trainer::Impl::counted_step(const data::Batch& batch, const nn::Pass& pass, double lr) {
   memory::OperatorLog operators;
   const memory::Instruments counting({.log = &operators});
-  StepResult result = one_step.run(batch, pass, lr);
+  StepResult result = parts.run(batch, pass, lr);
   flops_per_sample = operators.flops() / static_cast<double>(batch.samples);
   flops_counted = true;
   return result;

@@ -12,14 +12,11 @@
 #include "braid/checkpoint/store.h"
 #include "braid/core/error.h"
 #include "braid/data/loader.h"
-#include "braid/optim/ema.h"
-#include "braid/optim/optimizer.h"
-#include "braid/optim/scaler.h"
 #include "braid/train/evaluate.h"
-#include "braid/train/step.h"
 #include "braid/train/stop.h"
 #include "braid/train/trainer.h"
 #include "train/recorder.h"
+#include "train/step_parts.h"
 
 namespace braid::train {
 
@@ -63,13 +60,9 @@ struct Trainer::Impl {
   Log& log;
 
   c10::Device device;
-  Precision policy;
   int64_t global_batch;
   data::Loader loader;
-  optim::Optimizer optimizer;
-  std::optional<optim::LossScaler> scaler;
-  std::optional<optim::Ema> ema;
-  Step one_step;
+  StepParts parts;
   checkpoint::Store store;
   Recorder recorder;
   const StopSignals* signals = nullptr;  // while fit() runs

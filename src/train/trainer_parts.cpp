@@ -41,25 +41,13 @@ Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::S
       sink(records),
       log(lines),
       device(device_of(options.train)),
-      policy(policy_of(options.train)),
       global_batch(global_batch_of(options.train, /*ranks=*/1)),
       loader(data.train, training_loader(options, device)),
-      optimizer(model.params(), options.optimizer.rule, policy.master),
-      scaler(policy.scaled_loss
-                 ? std::optional<optim::LossScaler>(std::in_place, options.optimizer.scaler, device)
-                 : std::nullopt),
-      ema(options.train.ema > 0
-              ? std::optional<optim::Ema>(std::in_place, model.params(), options.train.ema)
-              : std::nullopt),
-      one_step(model, optimizer,
-               {.loss = options.train.loss,
-                .micro_batch = options.train.micro_batch.value_or(0),
-                .clip = options.train.clip},
-               scaler ? &*scaler : nullptr),
+      parts(model, options, device),
       store(std::filesystem::path(run_dir(options)) / "checkpoints", options.checkpoint),
       recorder(sink, device.is_cuda() ? std::max<int64_t>(options.report.every, 1) : 1),
       flops_per_sample(3 * model.flops_forward()) {
-  if (accelerator() != nullptr) accelerator()->allow_tf32(policy.tf32);
+  if (accelerator() != nullptr) accelerator()->allow_tf32(parts.policy.tf32);
   limit_steps();
 }
 
@@ -94,13 +82,13 @@ ValidRecord Trainer::Impl::evaluate(data::Split split) {
                        .why = "the config names none for this split",
                        .fix = "--set data.valid=<folder> or data.test=<folder>"});
   data::Loader loading(source, evaluation_loader(options, device));
-  if (ema) ema->swap();
+  if (parts.ema) parts.ema->swap();
   try {
     ValidRecord record = train::evaluate(model, loading, options.train.loss);
-    if (ema) ema->swap();
+    if (parts.ema) parts.ema->swap();
     return record;
   } catch (...) {
-    if (ema) ema->swap();
+    if (parts.ema) parts.ema->swap();
     throw;
   }
 }
@@ -159,7 +147,7 @@ RunInfo Trainer::Impl::run_info() const {
   info.global_batch = global_batch;
   info.tokens_per_sample = data.train->spec().tokens;
   info.flops_per_sample = flops_per_sample;
-  info.peak_flops = known_peak_flops(info.device, policy);
+  info.peak_flops = known_peak_flops(info.device, parts.policy);
   return info;
 }
 
@@ -189,10 +177,10 @@ State Trainer::Impl::state() {
   State all;
   for (const Param& param : model.params())
     all.tensors["model/" + param.name] = param.tensor.detach();
-  all.put("optimizer", optimizer.state());
+  all.put("optimizer", parts.optimizer.state());
   all.put("loader", loader.state());
-  if (scaler) all.put("scaler", scaler->state());
-  if (ema) all.put("ema", ema->state());
+  if (parts.scaler) all.put("scaler", parts.scaler->state());
+  if (parts.ema) all.put("ema", parts.ema->state());
   all.set("trainer/step", step);
   all.set("trainer/epoch", epoch);
   all.set("trainer/seed", options.seed);
@@ -207,10 +195,10 @@ State Trainer::Impl::state() {
 
 void Trainer::Impl::load(const State& saved) {
   copy_weights(model, saved.part("model"));
-  optimizer.load(saved.part("optimizer"));
+  parts.optimizer.load(saved.part("optimizer"));
   loader.load(saved.part("loader"));
-  if (scaler) scaler->load(saved.part("scaler"));
-  if (ema) ema->load(saved.part("ema"));
+  if (parts.scaler) parts.scaler->load(saved.part("scaler"));
+  if (parts.ema) parts.ema->load(saved.part("ema"));
   step = saved.integer("trainer/step");
   epoch = saved.integer("trainer/epoch");
   recorder.loss_sum = saved.number("trainer/epoch_loss");
