@@ -11,12 +11,10 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 
+#include "kernels/dtype.h"
+
 namespace braid::kernels {
 namespace {
-
-bool is_half(const at::Tensor& x) {
-  return x.scalar_type() == c10::kHalf || x.scalar_type() == c10::kBFloat16;
-}
 
 AttentionKernel attention_kernel_cuda(const at::Tensor& q) {
   const int64_t width = q.size(3);

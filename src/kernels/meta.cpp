@@ -60,8 +60,4 @@ int64_t rounded_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-c10::ScalarType accumulate_dtype(c10::ScalarType dtype) {
-  return dtype == c10::kDouble ? c10::kDouble : c10::kFloat;
-}
-
 }  // namespace braid::kernels

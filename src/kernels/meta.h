@@ -18,6 +18,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymIntArrayRef.h>
 
+#include "kernels/dtype.h"
+
 namespace braid::kernels {
 
 using MaybeTensor = const std::optional<at::Tensor>&;
@@ -60,8 +62,8 @@ at::Tensor pointwise(std::initializer_list<at::Tensor> inputs, c10::ScalarType d
 void take_cuda_reduction(const at::Tensor& result, const at::Tensor& self,
                          at::OptionalIntArrayRef dims, bool keep);
 
+inline int64_t bytes_of(const at::Tensor& x) { return static_cast<int64_t>(x.nbytes()); }
 std::vector<int64_t> ints(c10::SymIntArrayRef symbols);
 int64_t rounded_up(int64_t value, int64_t multiple);
-c10::ScalarType accumulate_dtype(c10::ScalarType dtype);  // fp64 for fp64, else fp32
 
 }  // namespace braid::kernels

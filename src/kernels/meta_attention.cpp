@@ -34,13 +34,9 @@ FlashResult meta_flash(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   return {y, sums, at::Tensor(), at::Tensor(), q.size(2), k.size(2), seed, unused, fresh({0}, q)};
 }
 
-int64_t bytes_held(const at::Tensor& x) {
-  return x.numel() * static_cast<int64_t>(x.element_size());
-}
-
 // Kernels read the gradient by token; one laid out in another way is copied first.
 void take_by_token(Scratch& buffers, const at::Tensor& grad) {
-  if (!grad.transpose(1, 2).is_contiguous()) buffers.take(bytes_held(grad));
+  if (!grad.transpose(1, 2).is_contiguous()) buffers.take(bytes_of(grad));
 }
 
 // Row sums of grad * y and the gradient of q in fp32, both with padded rows; with shared heads
@@ -50,7 +46,7 @@ void take_flash_backward(Scratch& buffers, const at::Tensor& q, const at::Tensor
   buffers.take(4 * rows);
   buffers.take(4 * rows * rounded_up(width, width <= 128 ? 32 : 64));
   if (k.size(1) == q.size(1)) return;
-  for (int i = 0; i < 2; ++i) buffers.take(bytes_held(k) / k.size(1) * q.size(1));
+  for (int i = 0; i < 2; ++i) buffers.take(bytes_of(k) / k.size(1) * q.size(1));
 }
 
 ThreeTensors meta_flash_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
@@ -105,7 +101,7 @@ void take_efficient_backward(Scratch& buffers, const at::Tensor& grad, const at:
   const int64_t rows = q.size(0) * q.size(1) * q.size(2);
   if (q.scalar_type() == c10::kFloat) {
     Scratch composed(q);  // the product and its sums
-    composed.take(bytes_held(grad));
+    composed.take(bytes_of(grad));
     composed.take(4 * rows);
   }
   buffers.take(4 * rows);
@@ -133,17 +129,13 @@ CpuBlock cpu_block(const at::Tensor& q, const at::Tensor& k) {
   return {std::min(rows, q.size(2)), std::min<int64_t>(512, k.size(2))};
 }
 
-bool reduced_dtype(const at::Tensor& x) {
-  return x.scalar_type() == c10::kBFloat16 || x.scalar_type() == c10::kHalf;
-}
-
 // For each thread: scores, their maxima and sums, the block of the result; 16-bit scores.
 void take_cpu_forward(Scratch& buffers, const at::Tensor& q, const at::Tensor& k) {
   const CpuBlock block = cpu_block(q, k);
   const int64_t threads = at::get_num_threads(), scores = block.rows * block.columns;
   const int64_t wide = static_cast<int64_t>(c10::elementSize(accumulate_dtype(q.scalar_type())));
   buffers.take(threads * (scores + 2 * block.rows + block.rows * q.size(3)) * wide);
-  if (reduced_dtype(q)) buffers.take(threads * scores * 2);
+  if (is_half(q)) buffers.take(threads * scores * 2);
 }
 
 std::tuple<at::Tensor, at::Tensor> meta_cpu_flash(const at::Tensor& q, const at::Tensor& k,
@@ -165,7 +157,7 @@ void take_cpu_backward(Scratch& buffers, const at::Tensor& grad, const at::Tenso
   const int64_t threads = at::get_num_threads(), scores = 2 * block.rows * block.columns;
   const int64_t wide = static_cast<int64_t>(c10::elementSize(accumulate_dtype(q.scalar_type())));
   buffers.take(threads * scores * wide);
-  if (reduced_dtype(q)) buffers.take(threads * scores * 2);
+  if (is_half(q)) buffers.take(threads * scores * 2);
   buffers.take(block.rows * wide);
   take_by_token(buffers, grad);
 }

@@ -105,10 +105,6 @@ at::Tensor meta_compare(const at::Tensor& self, const at::Scalar& other) {
   return plain(self, other);
 }
 
-bool sixteen_bits(const at::Tensor& x) {
-  return x.scalar_type() == c10::kBFloat16 || x.scalar_type() == c10::kHalf;
-}
-
 // Flags are counted as int64.
 at::Tensor meta_sum(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keep,
                     std::optional<c10::ScalarType> dtype) {
@@ -121,7 +117,7 @@ at::Tensor meta_sum(const at::Tensor& self, at::OptionalIntArrayRef dims, bool k
 void take_mean(at::Tensor result, const at::Tensor& self, at::OptionalIntArrayRef dims, bool keep) {
   take_cuda_reduction(result, self, dims, keep);
   if (!dry_on(c10::kCPU)) return;
-  if (sixteen_bits(self)) result = at::sum(self.to(c10::kFloat), dims, keep);
+  if (is_half(self)) result = at::sum(self.to(c10::kFloat), dims, keep);
   result.div_(1);
 }
 
@@ -141,7 +137,7 @@ at::Tensor& meta_mean_out(const at::Tensor& self, at::OptionalIntArrayRef dims, 
 
 at::Tensor& meta_index_add_in_place(at::Tensor& self, int64_t dim, const at::Tensor& index,
                                     const at::Tensor& source, const at::Scalar& alpha) {
-  if (dry_on(c10::kCPU) && sixteen_bits(self)) scratch(4 * self.numel(), self);
+  if (dry_on(c10::kCPU) && is_half(self)) scratch(4 * self.numel(), self);
   return at::meta::index_add_(self, dim, index, source, alpha);
 }
 

@@ -137,7 +137,7 @@ at::Tensor meta_vector_norm(const at::Tensor& self, const at::Scalar& order,
 at::Tensor meta_softmax_backward(const at::Tensor& grad, const at::Tensor& output, int64_t dim,
                                  c10::ScalarType dtype) {
   const at::Tensor result = at::meta::_softmax_backward_data(grad, output, dim, dtype);
-  if (dry_on(c10::kCUDA)) scratch(grad.numel() * grad.element_size(), grad);  // grad * output
+  if (dry_on(c10::kCUDA)) scratch(bytes_of(grad), grad);  // grad * output
   return result;
 }
 
@@ -146,8 +146,7 @@ at::Tensor meta_nll_loss_backward(const at::Tensor& grad, const at::Tensor& self
                                   c10::SymInt ignored, const at::Tensor& total) {
   const at::Tensor result = at::meta::nll_loss_backward_symint(
       grad, self, target, weight, reduction, std::move(ignored), total);
-  if (dry_on(c10::kCUDA) && !grad.is_contiguous())
-    scratch(grad.numel() * grad.element_size(), grad);
+  if (dry_on(c10::kCUDA) && !grad.is_contiguous()) scratch(bytes_of(grad), grad);
   return result;
 }
 

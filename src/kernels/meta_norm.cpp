@@ -30,8 +30,6 @@ std::vector<int64_t> statistics_sizes(const at::Tensor& x, size_t normalised) {
   return sizes;
 }
 
-int64_t bytes_of(const at::Tensor& x) { return x.numel() * static_cast<int64_t>(x.element_size()); }
-
 NormResult meta_layer_norm(const at::Tensor& x, c10::SymIntArrayRef normalised,
                            const std::optional<at::Tensor>& weight,
                            const std::optional<at::Tensor>&, double) {

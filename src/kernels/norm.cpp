@@ -7,30 +7,28 @@
 
 #include <vector>
 
+#include "kernels/dtype.h"
+
 namespace braid::kernels {
 namespace {
-
-c10::ScalarType norm_dtype(const at::Tensor& x) {
-  return x.scalar_type() == c10::kDouble ? c10::kDouble : c10::kFloat;
-}
 
 // The composed operator of torch keeps four tensors of the input's size, this one keeps the input.
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& weight, double eps) {
-    const at::Tensor wide = x.to(norm_dtype(x));
+    const at::Tensor wide = x.to(accumulate_dtype(x.scalar_type()));
     const double width = static_cast<double>(x.size(-1));
     const at::Tensor scale =
         at::linalg_vector_norm(wide, 2, {-1}, true).square_().div_(width).add_(eps).rsqrt_();
     context->save_for_backward({x, weight, scale});
-    return wide.mul(scale).mul_(weight.to(norm_dtype(x))).to(x.scalar_type());
+    return wide.mul(scale).mul_(weight.to(accumulate_dtype(x.scalar_type()))).to(x.scalar_type());
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list grads) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &scale = saved[2];
-    const auto dtype = norm_dtype(x);
+    const auto dtype = accumulate_dtype(x.scalar_type());
     const at::Tensor unit = x.to(dtype).mul(scale);
     at::Tensor inner = grads[0].to(dtype).mul(unit);
     const at::Tensor grad_weight = inner.flatten(0, -2).sum(0).to(weight.scalar_type());
