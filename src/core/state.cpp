@@ -39,6 +39,7 @@ void copy_part(Map& to, const Map& from, const std::string& prefix) {
 void State::put(std::string_view prefix, const State& part) {
   copy_under(tensors, part.tensors, prefix);
   copy_under(values, part.values, prefix);
+  copy_under(pieces, part.pieces, prefix);
 }
 
 State State::part(std::string_view prefix) const {
@@ -46,12 +47,18 @@ State State::part(std::string_view prefix) const {
   const std::string start = fmt::format("{}/", prefix);
   copy_part(result.tensors, tensors, start);
   copy_part(result.values, values, start);
+  copy_part(result.pieces, pieces, start);
   return result;
 }
 
 bool State::has(std::string_view name) const {
   const std::string key(name);
   return tensors.contains(key) || values.contains(key);
+}
+
+void State::set(const std::string& name, const at::Tensor& tensor, const Piece& piece) {
+  tensors[name] = tensor;
+  if (!piece.whole.empty()) pieces[name] = piece;
 }
 
 void State::set(const std::string& name, int64_t number) { values[name] = std::to_string(number); }

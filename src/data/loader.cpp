@@ -74,6 +74,8 @@ void Loader::Impl::seek(int64_t to_epoch, int64_t to_step) {
 Batch Loader::Impl::give(BatchJob& job) const {
   Batch batch;
   batch.samples = job.plan.real;
+  batch.first = job.plan.first;
+  batch.global_samples = job.plan.global;
   batch.weights = std::move(job.weights);
   batch.epoch = job.plan.epoch;
   batch.step = job.plan.step;

@@ -55,13 +55,17 @@ BatchPlan BatchOrder::plan(int64_t epoch, int64_t step) {
     epoch_ = epoch;
   }
   BatchPlan plan{.epoch = epoch, .step = step};
-  const int64_t first = step * options_.global_batch;
-  int64_t end = first + options_.global_batch;
-  if (options_.tail != Tail::pad) end = std::min(end, size_);
-  for (int64_t at = first + shard_.rank; at < end; at += shard_.size) {
-    plan.samples.push_back(order_[static_cast<size_t>(at % size_)]);
-    if (at < size_) ++plan.real;
-  }
+  const int64_t start = step * options_.global_batch;
+  plan.global = std::min(options_.global_batch, size_ - start);
+  const int64_t shared = options_.tail == Tail::pad ? options_.global_batch : plan.global;
+  const int64_t even = shared / shard_.size, larger = shared % shard_.size;
+  const int64_t mine = even + (shard_.rank < larger ? 1 : 0);
+  plan.first = shard_.rank * even + std::min(shard_.rank, larger);
+  plan.real = std::clamp<int64_t>(plan.global - plan.first, 0, mine);
+  const int64_t longest = even + (larger > 0 ? 1 : 0);
+  for (int64_t k = 0; k < longest; ++k)
+    plan.samples.push_back(
+        order_[static_cast<size_t>((start + (plan.first + k) % shared) % size_)]);
   return plan;
 }
 

@@ -12,6 +12,8 @@ struct BatchPlan {
   int64_t epoch = 0, step = 0;
   std::vector<int64_t> samples = {};  // of this rank
   int64_t real = 0;                   // the first ones; padding follows them
+  int64_t first = 0;                  // place of the first one within the global batch
+  int64_t global = 0;                 // real ones of all ranks
 };
 
 class BatchOrder {

@@ -120,7 +120,7 @@ struct GptBody : Layer {
     const auto here = enter();
     const at::Tensor places = at::arange(tokens.size(1), tokens.options().dtype(c10::kLong));
     const at::Tensor x = drop(wte->forward(tokens) + wpe->forward(places), pass);
-    return ln_f->forward(h->forward(x, pass));
+    return ln_f->forward(h->forward(x, pass, pass));
   }
 
   std::shared_ptr<Embedding> wte, wpe;
@@ -142,6 +142,8 @@ struct Gpt : Layer {
     check_tokens(tokens, options.sequence);
     return token_scores(lm_head.get(), *transformer->wte, transformer->forward(tokens, pass));
   }
+
+  std::vector<std::string> blocks() const { return paths_of(transformer->h->all); }
 
   std::vector<LayerRow> layers() const {
     std::vector<LayerRow> table = {transformer->wte->row(options.sequence),

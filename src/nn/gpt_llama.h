@@ -27,8 +27,10 @@ struct Blocks : Layer {
   }
 
   template <class With>  // the pass, or the rotary tables
-  at::Tensor forward(at::Tensor x, const With& with) const {
-    for (const auto& block : all) x = block->forward(x, with);
+  at::Tensor forward(at::Tensor x, const Pass& pass, const With& with) const {
+    for (const auto& block : all)
+      x = run_block(pass.blocks, block->path(), x,
+                    [&](const at::Tensor& in) { return block->forward(in, with); });
     return x;
   }
 

@@ -9,15 +9,17 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include "braid/kernels/norm.h"
+#include "braid/memory/instruments.h"
 
 namespace braid::nn {
 namespace {
 
 // Without a record of the fill in the autograd graph: the tensor becomes a leaf afterwards.
-void fill_initial(const at::Tensor& tensor, RandomKey key, const Init& init) {
+void fill_initial(const at::Tensor& tensor, RandomKey key, const Init& init, int64_t first) {
   switch (init.kind) {
     case Init::Kind::zeros:
       tensor.zero_();
@@ -26,10 +28,11 @@ void fill_initial(const at::Tensor& tensor, RandomKey key, const Init& init) {
       tensor.fill_(1);
       break;
     case Init::Kind::normal:
-      fill_normal(tensor, key, {.mean = 0, .std = init.scale, .low = -init.cut, .high = init.cut});
+      fill_normal(tensor, key, {.mean = 0, .std = init.scale, .low = -init.cut, .high = init.cut},
+                  first);
       break;
     case Init::Kind::uniform:
-      fill_uniform(tensor, key, -init.scale, init.scale);
+      fill_uniform(tensor, key, -init.scale, init.scale, first);
       break;
   }
 }
@@ -55,10 +58,22 @@ Init Init::fan_in(int64_t inputs) { return uniform(1 / std::sqrt(static_cast<dou
 
 at::Tensor Layer::param(const std::string& name, at::IntArrayRef sizes, Init init) {
   const Build& build = scope_.build;
-  at::Tensor tensor =
-      at::empty(sizes, at::TensorOptions().dtype(build.precision.param).device(build.device));
-  fill_initial(tensor, random_key(build.seed, (scope_ / name).path), init);
+  const auto make = [&] {
+    return at::empty(sizes, at::TensorOptions().dtype(build.precision.param).device(build.device));
+  };
+  inits_[name] = init;
+  if (build.dry_params) {
+    const memory::Instruments dry({.dry = true});
+    return register_parameter(name, make());
+  }
+  const at::Tensor tensor = make();
+  initial(name, tensor, 0);
   return register_parameter(name, tensor);
+}
+
+void Layer::initial(const std::string& name, const at::Tensor& values, int64_t first) const {
+  const c10::NoGradGuard no_grad;
+  fill_initial(values, random_key(scope_.build.seed, (scope_ / name).path), inits_.at(name), first);
 }
 
 LayerRow Layer::row(std::string kind, std::vector<int64_t> output, double flops) const {

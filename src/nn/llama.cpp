@@ -109,12 +109,12 @@ struct LlamaBody : Layer {
         norm(child<RmsNorm>("norm", o.width, o.eps)),
         tables(o) {}
 
-  at::Tensor forward(const at::Tensor& tokens) {
+  at::Tensor forward(const at::Tensor& tokens, const Pass& pass) {
     const auto here = enter();
     const at::Tensor x = embed_tokens->forward(tokens);
     const auto dtype = compute() == c10::kDouble ? c10::kDouble : c10::kFloat;
     const auto& turn = tables.at(tokens.size(1), x.device(), dtype);
-    return norm->forward(layers->forward(x, turn));
+    return norm->forward(layers->forward(x, pass, turn));
   }
 
   std::shared_ptr<Embedding> embed_tokens;
@@ -130,11 +130,13 @@ struct Llama : Layer {
   }
 
   // tokens [batch, seq] of an integer dtype -> scores [batch, seq, vocabulary]
-  at::Tensor forward(const at::Tensor& tokens, const Pass&) {
+  at::Tensor forward(const at::Tensor& tokens, const Pass& pass) {
     const auto here = enter();
     check_tokens(tokens, options.sequence);
-    return token_scores(lm_head.get(), *model->embed_tokens, model->forward(tokens));
+    return token_scores(lm_head.get(), *model->embed_tokens, model->forward(tokens, pass));
   }
+
+  std::vector<std::string> blocks() const { return paths_of(model->layers->all); }
 
   std::vector<LayerRow> layers() const {
     std::vector<LayerRow> table = {model->embed_tokens->row(options.sequence)};

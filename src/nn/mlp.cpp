@@ -27,8 +27,10 @@ class Mlp : public Layer {
                      const Pass& pass) const {  // [B, inputs] -> [B, outputs]
     const auto here = enter();
     at::Tensor x = input;
-    for (size_t i = 0; i < drops_.size(); ++i) x = drops_[i](linears_[i]->forward(x).relu(), pass);
-    return linears_.back()->forward(x);
+    for (size_t i = 0; i < linears_.size(); ++i)
+      x = run_block(pass.blocks, linears_[i]->path(), x,
+                    [&](const at::Tensor& in) { return step(i, in, pass); });
+    return x;
   }
 
   std::vector<LayerRow> layers() const {
@@ -37,7 +39,14 @@ class Mlp : public Layer {
     return table;
   }
 
+  std::vector<std::string> blocks() const { return paths_of(linears_); }
+
  private:
+  at::Tensor step(size_t i, const at::Tensor& x, const Pass& pass) const {
+    const at::Tensor y = linears_[i]->forward(x);
+    return i < drops_.size() ? drops_[i](y.relu(), pass) : y;
+  }
+
   void add(int64_t in, int64_t out) {
     const LinearOptions options = {.weight = Init::fan_in(in), .bias_init = Init::fan_in(in)};
     linears_.push_back(

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/nn/model.h"
 
+#include <fmt/format.h>
+
+#include "braid/core/error.h"
+
 namespace braid::nn {
 
 double Model::flops_forward() const {
@@ -15,6 +19,18 @@ int64_t Model::parameters() const {
   return count;
 }
 
+void Model::initial(const std::string& param, const at::Tensor&, int64_t) const {
+  throw InternalError(
+      {.what = fmt::format("model {} cannot say the initial values of {}", name(), param),
+       .why = "Build::dry_params and ZeRO-3 fill a parameter piece by piece",
+       .fix = "override nn::Model::initial"});
+}
+
 std::shared_ptr<torch::nn::Module> Model::module() const { return nullptr; }
+
+at::Tensor run(Model& model, const at::Tensor& input, const Pass& pass) {
+  return run_block(pass.blocks, "", input,
+                   [&](const at::Tensor& in) { return model.forward(in, pass); });
+}
 
 }  // namespace braid::nn

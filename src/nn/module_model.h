@@ -24,6 +24,16 @@ class ModuleModel final : public Model {
     return module_->forward(input, pass);
   }
   std::vector<LayerRow> layers() const override { return module_->layers(); }
+  std::vector<std::string> blocks() const override { return module_->blocks(); }
+  void initial(const std::string& param, const at::Tensor& values, int64_t first) const override {
+    const std::string path(module_of({param, {}}));
+    for (const auto& module : module_->modules()) {
+      const auto* layer = dynamic_cast<const Layer*>(module.get());
+      if (layer != nullptr && layer->path() == path)
+        return layer->initial(param.substr(path.empty() ? 0 : path.size() + 1), values, first);
+    }
+    Model::initial(param, values, first);
+  }
   std::shared_ptr<torch::nn::Module> module() const override { return module_; }
 
  private:

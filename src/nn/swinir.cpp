@@ -57,6 +57,8 @@ class Swinir : public Layer {
         .narrow(3, 0, input.size(3) * options_.scale);
   }
 
+  std::vector<std::string> blocks() const { return paths_of(groups_); }
+
   std::vector<LayerRow> layers() const {
     const int64_t w = options_.window;
     const int64_t rows = (options_.image[0] + w - 1) / w * w,
@@ -77,7 +79,9 @@ class Swinir : public Layer {
 
   at::Tensor body(const at::Tensor& shallow, const Pass& pass) const {  // [B, width, H, W]
     at::Tensor x = norm_first_->forward(shallow.permute({0, 2, 3, 1}));
-    for (const auto& group : groups_) x = group->forward(x, pass);
+    for (const auto& group : groups_)
+      x = run_block(pass.blocks, group->path(), x,
+                    [&](const at::Tensor& in) { return group->forward(in, pass); });
     return norm_->forward(x).permute({0, 3, 1, 2});
   }
 

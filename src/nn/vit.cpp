@@ -115,9 +115,13 @@ class Vit : public Layer {
     const auto here = enter();
     at::Tensor x = patch_embed_->forward(input).flatten(2).transpose(1, 2);  // [B, N, width]
     x = pos_drop_(x + pos_embed_, pass);
-    for (const auto& block : blocks_) x = block->forward(x, pass);
+    for (const auto& block : blocks_)
+      x = run_block(pass.blocks, block->path(), x,
+                    [&](const at::Tensor& in) { return block->forward(in, pass); });
     return to_image(head_->forward(norm_->forward(x)));
   }
+
+  std::vector<std::string> blocks() const { return paths_of(blocks_); }
 
   std::vector<LayerRow> layers() const {
     std::vector<LayerRow> table = {row("Position embedding", {tokens(), options_.width}, 0)};

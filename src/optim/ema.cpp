@@ -66,7 +66,8 @@ void Ema::swap() {
 
 State Ema::state() const {
   State state;
-  for (size_t i = 0; i < params_.size(); ++i) state.tensors[params_[i].name] = shadow_[i];
+  for (size_t i = 0; i < params_.size(); ++i)
+    state.set(params_[i].name, shadow_[i], params_[i].piece);
   return state;
 }
 

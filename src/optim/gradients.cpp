@@ -27,9 +27,9 @@ std::vector<std::vector<at::Tensor>> grads_by_kind(const std::vector<Param>& par
   return result;
 }
 
-at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm) {
-  const c10::NoGradGuard no_grad;
-  const auto kinds = grads_by_kind(params);
+namespace {
+
+at::Tensor norm_of(const std::vector<std::vector<at::Tensor>>& kinds) {
   if (kinds.empty()) return at::zeros({});
   // Squares of 16-bit gradients would overflow: their norms are taken in fp32; one fp64 gradient
   // makes the sum fp64.
@@ -41,7 +41,29 @@ at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm) {
   for (const auto& grads : kinds)
     for (const at::Tensor& norm : at::_foreach_norm(grads, 2, wide))
       norms.push_back(norm.to(kinds.front().front().device()));
-  const at::Tensor total = at::linalg_vector_norm(at::stack(norms), 2);
+  return at::linalg_vector_norm(at::stack(norms), 2);
+}
+
+// The norm of all pieces from those of the owners. A rank without gradients joins in: in fp64, on
+// the device of its parameters, as the others.
+at::Tensor norm_over(const comm::Group& owners, const at::Tensor& own,
+                     const std::vector<Param>& params) {
+  if (owners.size() == 1) return own;
+  // A model smaller than its ranks leaves some of them without a piece.
+  const bool gpu = owners.backend() != nullptr && owners.backend()->name() == "nccl";
+  const c10::Device device =
+      params.empty() ? c10::Device(gpu ? c10::kCUDA : c10::kCPU) : params.front().tensor.device();
+  const at::Tensor squares = own.to(device, c10::kDouble).square();
+  owners.all_reduce(squares).wait();
+  return squares.sqrt().to(own.scalar_type());
+}
+
+}  // namespace
+
+at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm,
+                          const comm::Group& owners) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor total = norm_over(owners, norm_of(grads_by_kind(params)), params);
   if (max_norm > 0) {
     // 1e-6 as in torch.nn.utils.clip_grad_norm_: no division by zero.
     scale_grads(params, total.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1));

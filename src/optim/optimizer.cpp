@@ -111,6 +111,7 @@ struct Optimizer::Impl {
   }
   std::vector<std::pair<std::string, at::Tensor*>> parts(OptimizerSlot& slot) const;
   void start(OptimizerSlot& slot) const;
+  void expect_own(const State& state) const;
   std::vector<OptimizerBatch> batches();
   void fill(OptimizerBatch& batch) const;
   void update(OptimizerBatch& batch, double lr, const at::Tensor& found_inf,
@@ -238,7 +239,7 @@ Optimizer::Optimizer(std::vector<Param> params, OptimizerOptions options, c10::S
   for (const Param& param : params) {
     check_dense(param);
     const at::Tensor& t = param.tensor;
-    const bool decays = !options.decay_matrices_only || t.dim() >= 2;
+    const bool decays = !options.decay_matrices_only || param.dims() >= 2;
     OptimizerSlot slot;
     slot.param = param;
     slot.decay = decays ? options.weight_decay : 0.0;
@@ -273,17 +274,39 @@ State Optimizer::state() const {
   state.values["algorithm"] = algorithm_name(impl_->options.name);
   for (OptimizerSlot& slot : impl_->slots) {
     if (!slot.started) continue;
-    for (const auto& [name, tensor] : impl_->parts(slot)) state.tensors[name] = *tensor;
+    for (const auto& [name, tensor] : impl_->parts(slot)) {
+      if (slot.param.is_whole() || tensor != &slot.step)
+        state.set(name, *tensor, slot.param.piece);
+      else
+        state.set(name, tensor->view({1}), Piece{.whole = {1}});
+    }
   }
   return state;
 }
 
-void Optimizer::load(const State& state) {
-  const c10::NoGradGuard no_grad;
+void Optimizer::Impl::expect_own(const State& state) const {
   const std::string& saved = state.text("algorithm");
-  const char* mine = algorithm_name(impl_->options.name);
+  const char* mine = algorithm_name(options.name);
   if (saved != mine)
     throw foreign_entry("algorithm = " + saved, fmt::format("this run uses {}", mine));
+}
+
+State Optimizer::prepare(const State& saved) {
+  const c10::NoGradGuard no_grad;
+  impl_->expect_own(saved);
+  for (OptimizerSlot& slot : impl_->slots) {
+    const auto parts = impl_->parts(slot);
+    slot.started = false;
+    // A master copy can be made from the weights; what Adam and momentum remember cannot.
+    if (parts.empty() || !saved.tensors.contains(parts.back().first)) continue;
+    impl_->start(slot);
+  }
+  return state();
+}
+
+void Optimizer::load(const State& state) {
+  const c10::NoGradGuard no_grad;
+  impl_->expect_own(state);
   std::map<std::string, at::Tensor> rest = state.tensors;
   for (OptimizerSlot& slot : impl_->slots) {
     slot.started = false;
@@ -292,11 +315,11 @@ void Optimizer::load(const State& state) {
     impl_->start(slot);
     for (const auto& [name, tensor] : parts) {
       const at::Tensor& from = state.tensor(name);
-      if (from.sizes() != tensor->sizes() || from.scalar_type() != tensor->scalar_type())
+      if (from.numel() != tensor->numel() || from.scalar_type() != tensor->scalar_type())
         throw foreign_entry(name, fmt::format("it holds {} values of {}, this run needs {} of {}",
                                               from.numel(), dtype_name(from.scalar_type()),
                                               tensor->numel(), dtype_name(tensor->scalar_type())));
-      tensor->copy_(from);
+      tensor->copy_(from.view(tensor->sizes()));
       rest.erase(name);
     }
   }

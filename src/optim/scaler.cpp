@@ -24,12 +24,13 @@ at::Tensor LossScaler::inverse() const {
   return scale_.reciprocal();
 }
 
-at::Tensor LossScaler::check(const std::vector<Param>& params) const {
+at::Tensor LossScaler::check(const std::vector<Param>& params, const comm::Group& owners) const {
   const c10::NoGradGuard no_grad;
   at::Tensor found = at::zeros({}, scale_.options());
   const at::Tensor one = at::ones({}, scale_.options());  // multiplies by 1: bits stay
   for (const auto& grads : grads_by_kind(params))
     at::_amp_foreach_non_finite_check_and_unscale_(grads, found, one);
+  if (owners.size() > 1) owners.all_reduce(found, comm::Op::max).wait();
   return found;
 }
 

@@ -82,16 +82,17 @@ TEST(Loader, SplitsAGlobalBatchOverRanks) {
     std::vector<Indices> together(whole.size());
     for (int64_t rank = 0; rank < size; ++rank) {
       Loader loader(counting(24), {.global_batch = 8, .workers = 2, .seed = 2}, {rank, size});
-      const auto mine = epoch_of(loader);
-      ASSERT_EQ(mine.size(), whole.size());
-      for (size_t t = 0; t < mine.size(); ++t) {
-        EXPECT_EQ(mine[t].size(), static_cast<size_t>((8 + size - 1 - rank) / size))
-            << "8 over 3 is 3, 3, 2";
-        for (size_t k = 0; k < mine[t].size(); ++k)
-          EXPECT_EQ(mine[t][k],
-                    whole[t][k * static_cast<size_t>(size) + static_cast<size_t>(rank)]);
+      while (const auto batch = loader.next()) {
+        Indices& all = together[static_cast<size_t>(batch->step)];
+        EXPECT_EQ(batch->samples, (8 + size - 1 - rank) / size) << "8 over 3 is 3, 3, 2";
+        EXPECT_EQ(batch->input.size(0), (8 + size - 1) / size) << "as many on every rank";
+        EXPECT_EQ(batch->first, static_cast<int64_t>(all.size()));
+        EXPECT_EQ(batch->global_samples, 8);
+        const Indices mine = indices_of(*batch);
+        all.insert(all.end(), mine.begin(), mine.begin() + batch->samples);
       }
     }
+    EXPECT_EQ(together, whole);
   }
 }
 
@@ -115,10 +116,13 @@ TEST(Loader, GivesEveryRankAsManyBatches) {
   for (int64_t rank = 0; rank < 3; ++rank) {
     Loader loader(counting(9), {.global_batch = 4, .shuffle = false, .tail = Tail::keep},
                   {rank, 3});
-    const auto batches = epoch_of(loader);
-    ASSERT_EQ(batches.size(), 3U);
-    EXPECT_EQ(batches[2], rank == 0 ? Indices{8} : Indices{})
-        << "an empty batch where nothing is left";
+    loader.next(), loader.next();
+    const auto last = loader.next();
+    ASSERT_TRUE(last);
+    EXPECT_FALSE(loader.next());
+    EXPECT_EQ(last->samples, rank == 0 ? 1 : 0);
+    EXPECT_EQ(last->weights, Indices{rank == 0 ? 1 : 0}) << "padding where nothing is left";
+    EXPECT_EQ(indices_of(*last), Indices{8});
   }
 }
 

@@ -25,8 +25,18 @@ struct RunInfo {
   int64_t first_step = 0;   // > 0 after a resume
   int64_t global_batch = 0;
   int64_t tokens_per_sample = 0;  // 0: not a token model
-  double flops_per_sample = 0;    // forward and backward, by the layers' formulas
-  double peak_flops = 0;          // of the device, 0: not known, and then no MFU is printed
+  int64_t ranks = 1;
+  std::string mesh = {};        // "data 2, shard 2"; empty: one rank
+  double latency = 0;           // of a small all-reduce before the first step, seconds
+  double flops_per_sample = 0;  // forward and backward, by the layers' formulas
+  double peak_flops = 0;        // of the device, 0: not known, and then no MFU is printed
+};
+
+// How one rank spent a step, in seconds.
+struct RankTime {
+  double seconds = 0;
+  double data_wait = 0;
+  double comm_wait = 0;  // for other ranks, not hidden behind its own work
 };
 
 struct StepRecord {
@@ -43,6 +53,8 @@ struct StepRecord {
   std::optional<double> grad_norm;   // if clipping or asked
   std::optional<double> loss_scale;  // fp16
   bool skipped = false;              // fp16: the scaler dropped this update
+  double comm_wait = 0;              // part of `seconds` spent waiting for other ranks
+  std::vector<RankTime> ranks = {};  // by rank; empty: one rank alone
 };
 
 struct EpochRecord {

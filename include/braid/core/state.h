@@ -13,11 +13,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/core/param.h"
+
 namespace braid {
 
 struct State {
   std::map<std::string, at::Tensor> tensors;
   std::map<std::string, std::string> values;
+  std::map<std::string, Piece> pieces = {};  // of tensors that are not whole
 
   void put(std::string_view prefix, const State& part);  // adds its entries as "prefix/name"
   State part(std::string_view prefix) const;             // the entries under "prefix/", without it
@@ -29,6 +32,7 @@ struct State {
   double number(const std::string& name) const;
   const std::string& text(const std::string& name) const;
   const at::Tensor& tensor(const std::string& name) const;
+  void set(const std::string& name, const at::Tensor& tensor, const Piece& piece);
 };
 
 }  // namespace braid

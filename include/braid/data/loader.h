@@ -6,8 +6,9 @@
 //   1}); while (auto batch = loader.next()) train(*batch);     // one epoch; the next call begins
 //   the following one
 //
-// Global batch t of an epoch is order[t*G, (t+1)*G); rank r of R takes its elements r, r+R, ..., so
-// 8 over 3 is 3, 3, 2.
+// Global batch t of an epoch is order[t*G, (t+1)*G); the ranks take runs of it, one after the other
+// and as even as it goes: 8 over 3 is 3, 3, 2. All get equally many: behind its own samples a rank
+// finds padding that weighs nothing, so that all make the same passes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,8 @@ struct Shard {
 struct Batch {
   at::Tensor input, target;      // [local batch, ...]
   int64_t samples = 0;           // real samples in it; the rest is padding
+  int64_t first = 0;             // place of the first one within the global batch
+  int64_t global_samples = 0;    // real samples of all ranks
   std::vector<int64_t> weights;  // a sample each: 1, or its number of targets that count (token
                                  // models); 0 for padding
   int64_t epoch = 0;

@@ -13,6 +13,7 @@
 //   };
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -63,6 +64,8 @@ class Layer : public torch::nn::Module {
                            std::make_shared<Child>(scope_ / name, std::forward<Args>(args)...));
   }
   at::Tensor param(const std::string& name, at::IntArrayRef sizes, Init init);
+  // Initial values of elements first, first + 1, ... of an own parameter, as many as there is room.
+  void initial(const std::string& name, const at::Tensor& values, int64_t first) const;
   // The layer's line in the table: its own parameters without those of children; `output` without
   // the batch.
   LayerRow row(std::string kind, std::vector<int64_t> output, double flops) const;
@@ -77,7 +80,16 @@ class Layer : public torch::nn::Module {
 
  private:
   Scope scope_;
+  std::map<std::string, Init> inits_;
 };
+
+// The names of blocks, for Model::blocks().
+template <class Block>
+std::vector<std::string> paths_of(const std::vector<std::shared_ptr<Block>>& blocks) {
+  std::vector<std::string> paths;
+  for (const auto& block : blocks) paths.push_back(block->path());
+  return paths;
+}
 
 struct LinearOptions {
   bool bias = true;

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/core/blocks.h"
 #include "braid/core/param.h"
 #include "braid/core/precision.h"
 
@@ -26,7 +27,8 @@ struct Pass {
   bool training = false;
   uint64_t seed = 0;
   int64_t step = 0;
-  int64_t first_sample = 0;  // index of the batch's first sample within the global batch
+  int64_t first_sample = 0;       // index of the batch's first sample within the global batch
+  BlockRunner* blocks = nullptr;  // stands around each of Model::blocks(); null: nobody
 };
 
 // How parameters are made.
@@ -34,6 +36,8 @@ struct Build {
   uint64_t seed = 0;
   Precision precision = {};
   c10::Device device = c10::kCPU;  // kMeta: counted, not allocated
+  bool dry_params = false;         // parameters get no memory (ZeRO-3): whoever takes a piece of
+                                   // one fills it by Model::initial()
 };
 
 struct LayerRow {
@@ -51,10 +55,17 @@ class Model {
   virtual std::vector<Param> params() const = 0;  // in registration order
   virtual at::Tensor forward(const at::Tensor& input, const Pass& pass) = 0;
   virtual std::vector<LayerRow> layers() const = 0;  // for the sizes in the options
+  // Names of the parts that forward() runs through Pass::blocks, in order: "blocks.0", ...
+  virtual std::vector<std::string> blocks() const { return {}; }
+  // Initial values of elements first, first + 1, ... of a parameter, as many as `values` holds.
+  virtual void initial(const std::string& param, const at::Tensor& values, int64_t first) const;
   virtual std::shared_ptr<torch::nn::Module> module()
       const;                     // for LibTorch programs; null if it is none
   double flops_forward() const;  // one sample
   int64_t parameters() const;
 };
+
+// The whole model as the outermost block: what a program calls where weights may be gathered.
+at::Tensor run(Model& model, const at::Tensor& input, const Pass& pass);
 
 }  // namespace braid::nn

@@ -13,6 +13,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/comm/group.h"
 #include "braid/core/options.h"
 #include "braid/core/param.h"
 #include "braid/core/state.h"
@@ -56,9 +57,12 @@ class Optimizer {
   const std::vector<Param>& params() const;
 
   // "<parameter>/exp_avg", "/exp_avg_sq", "/step" (Adam), "/momentum" (SGD), "/master"; shares
-  // memory with the optimizer. Only of parameters that were updated at least once.
+  // memory with the optimizer. Only of parameters that were updated at least once. Of a piece each
+  // is the same piece, but "/step", a single number that all its owners have.
   State state() const;
   void load(const State& state);  // copies; throws StorageError if of another model or algorithm
+  // State to be filled by whoever reads a checkpoint: of the parameters that `saved` has some of.
+  State prepare(const State& saved);
 
  private:
   struct Impl;
@@ -66,8 +70,10 @@ class Optimizer {
 };
 
 // Scales all gradients so that their global L2 norm is at most `max_norm` (0: only measures).
-// Returns the norm before, as a device scalar. No host read.
-at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm);
+// Returns the norm before, as a device scalar. No host read. Where the parameters are pieces,
+// `owners` are the ranks that hold all of them together.
+at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm,
+                          const comm::Group& owners = {});
 
 // Multiplies all gradients by a device scalar.
 void scale_grads(const std::vector<Param>& params, const at::Tensor& factor);

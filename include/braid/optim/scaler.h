@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/comm/group.h"
 #include "braid/core/options.h"
 #include "braid/core/param.h"
 #include "braid/core/state.h"
@@ -29,8 +30,10 @@ class LossScaler {
  public:
   LossScaler(ScalerOptions options, c10::Device device);
   const at::Tensor& scale() const { return scale_; }
-  at::Tensor inverse() const;                                // 1 / scale
-  at::Tensor check(const std::vector<Param>& params) const;  // leaves the gradients as they are
+  at::Tensor inverse() const;  // 1 / scale
+  // 1 if a gradient is not finite, here or on another of the owners of the pieces; the gradients
+  // stay as they are.
+  at::Tensor check(const std::vector<Param>& params, const comm::Group& owners = {}) const;
   void update(const at::Tensor&
                   found_inf);  // 1: scale * backoff; 0: after `interval` clean steps scale * growth
   State state() const;         // "scale", "growth"
