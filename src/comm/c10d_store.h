@@ -10,6 +10,7 @@ namespace braid::comm {
 struct Store::State {
   c10::intrusive_ptr<c10d::Store> store;
   int port = 0;
+  std::string place = {};
 };
 
 }  // namespace braid::comm

@@ -67,7 +67,9 @@ class Dry final : public Backend {
 
   void fill_all_gather(const Call& call) const {
     if (call.output_counts.empty()) {
-      call.output.view({size_, -1}).copy_(call.input.view({1, -1}));
+      const at::Tensor rows = call.output.view({size_, -1}), own = call.input.view({-1});
+      for (int i = 0; i < size_; ++i)  // the input may be this rank's place in the output
+        if (rows[i].const_data_ptr() != own.const_data_ptr()) rows[i].copy_(own);
       return;
     }
     call.output.zero_();  // shares of other sizes cannot equal ours

@@ -37,9 +37,9 @@ at::Tensor make_contiguous(Call& call) {
 }
 
 // Before the sum: the sum of n values of fp16 may be infinite where their mean is not.
-void divide_for_mean(Call& call, const at::Tensor& given, int size) {
+void divide_for_mean(Call& call, bool own_input, int size) {
   if (call.op != Op::mean) return;
-  if (in_place(call.kind) || !call.input.is_same(given)) {
+  if (own_input || in_place(call.kind)) {
     call.input.div_(size);
   } else {
     call.input = call.input.div(size);
@@ -55,12 +55,13 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 // Runs `body` and turns what a network library throws into a CommError that names the call.
 template <class Body>
-void with_reasons(GroupState& group, const std::string& text, Body body) {
+void with_reasons(GroupState& group, const std::string& text, int64_t entry, Body body) {
   std::string reason;
   try {
     return body();
   } catch (const Error& error) {
     group.fail(error.complaint().what);
+    group.note->fail(entry, error.complaint().what, /*told=*/true);
     throw;
   } catch (const c10::Error& error) {
     reason = first_line(error.what_without_backtrace());
@@ -72,7 +73,23 @@ void with_reasons(GroupState& group, const std::string& text, Body body) {
       .why = "a rank that ends, or a network that loses it, breaks the calls of all its groups",
       .fix = "look for the rank that failed first: its error is the cause"};
   group.fail(complaint.what);
+  group.note->fail(entry, reason, /*told=*/false);
   throw CommError(std::move(complaint));
+}
+
+// Collectives are numbered alike on all ranks; messages are not, each rank has others.
+CallNote note_of(GroupState& group, const Call& call) {
+  const bool message = call.kind == Kind::send || call.kind == Kind::recv;
+  CallNote note{.group = group.known};
+  if (message) {
+    note.peer = group.ranks[static_cast<size_t>(call.peer)];
+  } else {
+    note.number = group.calls.fetch_add(1);
+  }
+  note.text =
+      fmt::format("{} of group {} ({} {})", to_text(call), group.name, message ? "message" : "call",
+                  message ? group.messages.fetch_add(1) : note.number);
+  return note;
 }
 
 }  // namespace
@@ -88,23 +105,25 @@ std::string GroupState::failure() const {
 }
 
 std::unique_ptr<Pending::Flight> Pending::Flight::start(std::shared_ptr<GroupState> group,
-                                                        Call call) {
+                                                        Call call, Unpack unpack) {
   if (const std::string failure = group->failure(); !failure.empty())
     throw CommError(
         {.what = fmt::format("{} in group {}: {}", to_text(call.kind), group->name, failure),
          .why = "a group does not go on after a call of it failed",
          .fix = "end the job and start it again from its last checkpoint"});
   auto flight = std::make_unique<Flight>();
-  flight->text = fmt::format("{} of group {} (call {})", to_text(call), group->name,
-                             group->calls.fetch_add(1));
+  flight->note = note_of(*group, call);
   flight->exceptions = std::uncaught_exceptions();
   const MemoryScope buffers(MemoryKind::communication);
   const at::Tensor given = call.input;
   flight->target = make_contiguous(call);
-  divide_for_mean(call, given, group->size);
+  divide_for_mean(call, unpack || !call.input.is_same(given), group->size);
   bump_version(call.output);
-  group->note->begin(flight->text);
-  with_reasons(*group, flight->text, [&] { flight->work = group->backend->start(call); });
+  const int64_t entry = group->note->begin(flight->note);
+  with_reasons(*group, flight->note.text, entry,
+               [&] { flight->work = group->backend->start(call); });
+  group->note->begun(entry);
+  flight->unpack = std::move(unpack);
   flight->call = std::move(call);
   flight->group = std::move(group);
   return flight;
@@ -113,16 +132,18 @@ std::unique_ptr<Pending::Flight> Pending::Flight::start(std::shared_ptr<GroupSta
 void Pending::Flight::wait() {
   const at::NoGradGuard no_grad;
   const MemoryScope buffers(MemoryKind::communication);
-  group->note->wait(text);
-  with_reasons(*group, text, [&] { work->wait(); });
+  const int64_t entry = group->note->wait(note);
+  with_reasons(*group, note.text, entry, [&] { work->wait(); });
   if (target.defined()) target.copy_(call.output);
-  group->note->end(text);
+  if (unpack) unpack(call.output);
+  group->note->end(entry);
 }
 
 void Pending::Flight::give_up_if_stuck() const {
   using namespace std::chrono_literals;
   for (int i = 0; i < 100 && !work->done(); ++i) std::this_thread::sleep_for(10ms);
-  if (!work->done()) group->backend->abort();
+  if (!work->done()) return group->backend->abort();
+  if (next != nullptr) next->give_up_if_stuck();
 }
 
 Pending::Pending() = default;
@@ -146,11 +167,23 @@ Pending::~Pending() {
 }
 
 void Pending::wait() {
-  if (flight_ == nullptr) return;
-  const std::unique_ptr<Flight> flight = std::move(flight_);  // a failed call is over, too
-  flight->wait();
+  std::exception_ptr failed;  // the first; the others of the chain are waited for all the same
+  while (flight_ != nullptr) {
+    std::unique_ptr<Flight> flight = std::move(flight_);  // a failed call is over, too
+    flight_ = std::move(flight->next);
+    try {
+      flight->wait();
+    } catch (...) {
+      if (!failed) failed = std::current_exception();
+    }
+  }
+  if (failed) std::rethrow_exception(failed);
 }
 
-bool Pending::done() const { return flight_ == nullptr || flight_->work->done(); }
+bool Pending::done() const {
+  for (const Flight* flight = flight_.get(); flight != nullptr; flight = flight->next.get())
+    if (!flight->work->done()) return false;
+  return true;
+}
 
 }  // namespace braid::comm

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gloo, as c10d brings it: TCP sockets between CPU processes (or threads).
-#include <ATen/ops/amax.h>
-#include <ATen/ops/amin.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/sum.h>
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,6 +19,9 @@
 #include "braid/core/error.h"
 #include "comm/c10d_store.h"
 #include "comm/pipe_guard.h"
+#include "comm/shares.h"
+#include "comm/staged.h"
+#include "comm/unobserved.h"
 
 namespace braid::comm {
 namespace {
@@ -132,34 +131,10 @@ class GlooMessage final : public Work {
   bool done_ = false;
 };
 
-// Gloo knows a few dtypes; what only moves goes as bytes, so that every dtype can.
-at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
-
 c10d::ReduceOp gloo_op(Op op) {
   if (op == Op::max) return c10d::ReduceOp::MAX;
   if (op == Op::min) return c10d::ReduceOp::MIN;
   return c10d::ReduceOp::SUM;
-}
-
-// Bytes for each rank: of `counts` rows of the tensor, or equal shares.
-std::vector<int64_t> byte_counts(const at::Tensor& tensor, const std::vector<int64_t>& counts,
-                                 int size) {
-  const auto bytes = static_cast<int64_t>(tensor.nbytes());
-  if (counts.empty()) return std::vector<int64_t>(static_cast<size_t>(size), bytes / size);
-  std::vector<int64_t> result;
-  for (const int64_t rows : counts) result.push_back(rows == 0 ? 0 : bytes / tensor.size(0) * rows);
-  return result;
-}
-
-void reduce_rows(const at::Tensor& out, const at::Tensor& rows, Op op) {
-  at::Tensor target = out;
-  if (op == Op::max) {
-    at::amax_out(target, rows, {0});
-  } else if (op == Op::min) {
-    at::amin_out(target, rows, {0});
-  } else {
-    at::sum_out(target, rows, at::IntArrayRef{0}, /*keepdim=*/false, out.scalar_type());
-  }
 }
 
 class Gloo final : public Backend {
@@ -213,9 +188,8 @@ class Gloo final : public Backend {
   std::unique_ptr<Work> all_reduce(const Call& call);
   std::unique_ptr<Work> reduce_scatter(const Call& call);
   std::unique_ptr<Work> all_gather(const Call& call);
-  std::unique_ptr<Work> gather_uneven(const Call& call);
+  std::unique_ptr<Work> gather_in_place(const Call& call);
   C10dWork broadcast(const at::Tensor& tensor, int root);
-  void check_device(const Call& call) const;
 
   GlooOptions options_;
   Store store_;
@@ -250,18 +224,9 @@ void Gloo::throw_not_connected(int rank, int size, const std::string& reason) co
                               : "look for what the missing ranks printed"});
 }
 
-void Gloo::check_device(const Call& call) const {
-  const at::Tensor& tensor = call.input.defined() ? call.input : call.output;
-  if (!tensor.defined() || tensor.is_cpu()) return;
-  throw CommError(
-      {.what = fmt::format("{} of a tensor on {}", to_text(call), tensor.device().str()),
-       .why = "Gloo moves CPU memory",
-       .fix = "move the tensor to the CPU, or use a group of another backend"});
-}
-
 std::unique_ptr<Work> Gloo::start(const Call& call) {
-  check_device(call);
   const PipeGuard guard;
+  const Unobserved by_instruments;
   // c10d notes each call in a recorder of the process, and adds new groups to it without a lock:
   // two threads (ranks of a test, or backward and the step) that start at once would break it.
   static std::mutex recorder;
@@ -302,9 +267,7 @@ C10dWork Gloo::exchange(const at::Tensor& out, std::vector<int64_t> out_bytes, c
 // Every rank gets what the others hold of its share and adds it up itself: the bytes of a ring, and
 // a sum that has one order on every run.
 std::unique_ptr<Work> Gloo::reduce_scatter(const Call& call) {
-  std::vector<int64_t> shape = {size()};
-  shape.insert(shape.end(), call.output.sizes().begin(), call.output.sizes().end());
-  const at::Tensor rows = at::empty(shape, call.output.options());
+  const at::Tensor rows = rank_rows(call.output, size());
   const std::vector<int64_t> mine(static_cast<size_t>(size()),
                                   static_cast<int64_t>(call.output.nbytes()));
   C10dWork moved =
@@ -315,7 +278,9 @@ std::unique_ptr<Work> Gloo::reduce_scatter(const Call& call) {
 }
 
 std::unique_ptr<Work> Gloo::all_gather(const Call& call) {
-  if (!call.output_counts.empty()) return gather_uneven(call);
+  // c10d gathers into memory of its own and copies from there: large shares go straight instead.
+  const bool large = call.output.nbytes() > (1u << 20);
+  if (large || !call.output_counts.empty()) return gather_in_place(call);
   at::Tensor out = as_bytes(call.output), in = as_bytes(call.input);
   return whole(sockets_->_allgather_base(out, in));
 }
@@ -327,17 +292,19 @@ C10dWork Gloo::broadcast(const at::Tensor& tensor, int root) {
   return sockets_->broadcast(tensors, options);
 }
 
-// Gloo has no gather of shares of several sizes: each rank sends its own to all.
-std::unique_ptr<Work> Gloo::gather_uneven(const Call& call) {
+// Each rank sends its own to all. Gloo has no other gather of shares of several sizes.
+std::unique_ptr<Work> Gloo::gather_in_place(const Call& call) {
   std::vector<C10dWork> parts;
+  const at::Tensor out = as_bytes(call.output);
   int64_t first = 0;
-  for (int root = 0; root < size(); ++root) {
-    const int64_t rows = call.output_counts[static_cast<size_t>(root)];
-    const at::Tensor share = call.output.narrow(0, first, rows);
-    first += rows;
-    if (share.numel() == 0) continue;
-    if (root == rank()) share.copy_(call.input);
-    parts.push_back(broadcast(share, root));
+  int root = 0;
+  for (const int64_t bytes : byte_counts(call.output, call.output_counts, size())) {
+    const at::Tensor share = out.narrow(0, first, bytes);
+    first += bytes;
+    if (root == rank() && bytes > 0 && share.data_ptr() != call.input.data_ptr())
+      share.copy_(as_bytes(call.input));
+    if (bytes > 0) parts.push_back(broadcast(share, root));
+    ++root;
   }
   return std::make_unique<GlooWork>(waits_, std::move(parts));
 }
@@ -358,8 +325,8 @@ std::shared_ptr<Backend> Gloo::split(const std::vector<int>& ranks, const std::s
 std::shared_ptr<Backend> gloo(const Store& store, int rank, int size, GlooOptions options) {
   const PipeGuard guard;
   GlooDevice device = c10d::ProcessGroupGloo::createDeviceForHostname(options.address);
-  return std::make_shared<Gloo>(store.under("gloo"), std::move(device), rank, size,
-                                std::move(options));
+  return staged(std::make_shared<Gloo>(store.under("gloo"), std::move(device), rank, size,
+                                       std::move(options)));
 }
 
 }  // namespace braid::comm

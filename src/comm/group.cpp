@@ -38,6 +38,19 @@ void check_split(const std::vector<int>& ranks, const std::string& name, const G
        .fix = "call split on the listed ranks only"});
 }
 
+// The ranks of the new group meet: one that does not come is seen by the watch.
+void split_backend(const GroupState& parent, GroupState& child, const std::vector<int>& ranks) {
+  const int64_t entry = child.note->begin(
+      {.group = child.known, .text = fmt::format("split of group {}", child.name)});
+  try {
+    child.backend = parent.backend->split(ranks, child.name);
+  } catch (const std::exception& error) {
+    child.note->fail(entry, error.what(), /*told=*/dynamic_cast<const Error*>(&error) != nullptr);
+    throw;
+  }
+  child.note->end(entry);
+}
+
 // What a group of one rank has to do.
 void copy_alone(const Call& call) {
   const bool moves = call.input.defined() && call.output.defined();
@@ -59,6 +72,7 @@ Group::Group(std::shared_ptr<Backend> backend, std::string name)
   state_->backend = std::move(backend);
   state_->name = std::move(name);
   state_->note = std::make_shared<Note>();
+  state_->known = state_->note->join(state_->name, state_->ranks);
 }
 
 int Group::rank() const { return state_->rank; }
@@ -66,7 +80,10 @@ int Group::size() const { return state_->size; }
 const std::string& Group::name() const { return state_->name; }
 const std::vector<int>& Group::ranks() const { return state_->ranks; }
 const std::shared_ptr<Backend>& Group::backend() const { return state_->backend; }
+double Group::waited_seconds() const { return state_->note->waited(); }
+
 std::string Group::doing() const { return state_->note->text(); }
+const std::shared_ptr<Note>& Group::notes() const { return state_->note; }
 
 void Group::abort() const {
   if (state_->backend != nullptr) state_->backend->abort();
@@ -79,9 +96,8 @@ Group Group::split(const std::vector<int>& ranks, const std::string& name) const
   auto state = alone(name, std::move(world));
   state->note = state_->note;
   if (ranks.size() == 1) return Group(std::move(state));
-  state->note->begin(fmt::format("split of group {}", name));
-  state->backend = state_->backend->split(ranks, name);
-  state->note->end(fmt::format("split of group {}", name));
+  state->known = state->note->join(name, state->ranks);
+  split_backend(*state_, *state, ranks);
   state->rank = state->backend->rank();
   state->size = state->backend->size();
   return Group(std::move(state));
@@ -136,6 +152,33 @@ Pending Group::send(const at::Tensor& tensor, int peer, int tag) const {
 
 Pending Group::recv(const at::Tensor& tensor, int peer, int tag) const {
   return start({.kind = Kind::recv, .output = tensor, .peer = peer, .tag = tag});
+}
+
+Pending Group::start(const Call& kind, const std::vector<at::Tensor>& out,
+                     const std::vector<at::Tensor>& in) const {
+  const at::NoGradGuard no_grad;
+  const std::vector<Call> parts = coalesced_parts(kind, *state_, out, in);
+  if (size() > 1) return Pending::Flight::start_all(state_, kind, parts);
+  for (const Call& part : parts) copy_alone(part);
+  return {};
+}
+
+Pending Group::all_reduce(const std::vector<at::Tensor>& tensors, Op op) const {
+  return start({.kind = Kind::all_reduce, .op = op}, tensors, tensors);
+}
+
+Pending Group::reduce_scatter(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in,
+                              Op op) const {
+  return start({.kind = Kind::reduce_scatter, .op = op}, out, in);
+}
+
+Pending Group::all_gather(const std::vector<at::Tensor>& out,
+                          const std::vector<at::Tensor>& in) const {
+  return start({.kind = Kind::all_gather}, out, in);
+}
+
+Pending Group::broadcast(const std::vector<at::Tensor>& tensors, int root) const {
+  return start({.kind = Kind::broadcast, .peer = root}, tensors, tensors);
 }
 
 Pending Group::barrier() const { return start({.kind = Kind::barrier}); }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -295,8 +296,21 @@ std::shared_ptr<Backend> Checked::split(const std::vector<int>& ranks, const std
 
 }  // namespace
 
+bool wants_checks(std::string_view debug) {
+  std::string word(debug);
+  std::transform(word.begin(), word.end(), word.begin(), [](char letter) {
+    return static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  });
+  if (word == "DETAIL") return true;
+  if (word.empty() || word == "OFF" || word == "INFO") return false;
+  throw ConfigError({.what = fmt::format("TORCH_DISTRIBUTED_DEBUG is \"{}\"", debug),
+                     .why = "it is OFF, INFO or DETAIL; DETAIL compares the calls of all ranks",
+                     .fix = "export TORCH_DISTRIBUTED_DEBUG=DETAIL, or unset it"});
+}
+
 std::shared_ptr<Backend> checked(std::shared_ptr<Backend> inner, const Store& store,
                                  CheckedOptions options, const std::string& group) {
+  if (!options.on) return inner;
   return std::make_shared<Checked>(std::move(inner), store.under("checked"), options, group);
 }
 

@@ -27,11 +27,12 @@ std::string store_reason(const c10::Error& error) {
 Store::Store(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
 Store Store::in_memory() {
-  return Store(std::make_shared<State>(State{c10::make_intrusive<c10d::HashStore>()}));
+  return Store(std::make_shared<State>(State{c10::make_intrusive<c10d::HashStore>(), 0, "memory"}));
 }
 
 Store Store::file(const std::string& path, int readers) {
-  return Store(std::make_shared<State>(State{c10::make_intrusive<c10d::FileStore>(path, readers)}));
+  return Store(
+      std::make_shared<State>(State{c10::make_intrusive<c10d::FileStore>(path, readers), 0, path}));
 }
 
 Store Store::tcp(const TcpStoreOptions& options) {
@@ -40,10 +41,12 @@ Store Store::tcp(const TcpStoreOptions& options) {
   given.isServer = options.server;
   given.waitWorkers = false;
   given.timeout = store_timeout(options.timeout_seconds);
+  if (options.listener >= 0) given.masterListenFd = options.listener;
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(options.host, given);
     const int port = store->getPort();
-    return Store(std::make_shared<State>(State{std::move(store), port}));
+    return Store(std::make_shared<State>(
+        State{std::move(store), port, fmt::format("{}:{}", options.host, port)}));
   } catch (const c10::Error& error) {
     throw CommError(
         {.what =
@@ -57,8 +60,12 @@ Store Store::tcp(const TcpStoreOptions& options) {
 }
 
 Store Store::under(const std::string& name) const {
-  return Store(std::make_shared<State>(
-      State{c10::make_intrusive<c10d::PrefixStore>(name, state_->store), state_->port}));
+  return Store(std::make_shared<State>(State{
+      c10::make_intrusive<c10d::PrefixStore>(name, state_->store), state_->port, state_->place}));
+}
+
+Store Store::clone() const {
+  return Store(std::make_shared<State>(State{state_->store->clone(), state_->port, state_->place}));
 }
 
 void Store::set(const std::string& key, const std::string& value) const {
@@ -79,6 +86,8 @@ std::string Store::get(const std::string& key, double timeout_seconds) const {
 
 bool Store::has(const std::string& key) const { return state_->store->check({key}); }
 void Store::remove(const std::string& key) const { state_->store->deleteKey(key); }
+bool Store::claim(const std::string& key) const { return state_->store->add(key, 1) == 1; }
+const std::string& Store::place() const { return state_->place; }
 int Store::port() const { return state_->port; }
 
 }  // namespace braid::comm

@@ -14,10 +14,12 @@ class Collectives : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 8));
 
 TEST_P(Collectives, GiveWhatOneProcessComputes) {
-  test::on_ranks(GetParam(), test::check_everything);
+  test::on_ranks(GetParam(), [](comm::Group world) { test::check_everything(world); });
 }
 
-TEST(Collectives, GiveTheSameAsProcesses) { test::on_processes(3, test::check_everything); }
+TEST(Collectives, GiveTheSameAsProcesses) {
+  test::on_processes(3, [](comm::Group world) { test::check_everything(world); });
+}
 
 TEST(Collectives, GoThroughWrappersUnchanged) {
   const comm::Store store = comm::Store::in_memory();
@@ -49,6 +51,22 @@ TEST(Collectives, TakeTensorsWithHoles) {
     world.reduce_scatter(share, test::values(r, {6, 2 * n}).t(), comm::Op::mean).wait();
     const at::Tensor means = at::stack(test::values_of_ranks(n, {6, 2 * n}, at::kFloat)).mean(0);
     EXPECT_TRUE(share.allclose(means.t().narrow(0, 2 * r, 2)));
+  });
+}
+
+// Large shares take another way than small ones.
+TEST(Collectives, GatherLargeShares) {
+  test::on_ranks(3, [](comm::Group world) {
+    const int64_t rows = 200'000;
+    const at::Tensor whole = at::zeros({3 * rows, 2}),
+                     own = whole.narrow(0, world.rank() * rows, rows);
+    world.all_gather(whole, test::values(world.rank(), {rows, 2})).wait();
+    const at::Tensor expected = at::cat(test::values_of_ranks(3, {rows, 2}, at::kFloat));
+    EXPECT_TRUE(whole.equal(expected));
+    whole.zero_();
+    own.copy_(test::values(world.rank(), {rows, 2}));
+    world.all_gather(whole, own).wait();  // from its own place
+    EXPECT_TRUE(whole.equal(expected));
   });
 }
 

@@ -128,6 +128,28 @@ TEST(Mismatch, ComparesBothEndsOfAMessage) {
   EXPECT_TRUE(test::contains(texts[0], "rank 0 is there with send Float [5] to rank 2"));
 }
 
+TEST(Mismatch, NamesTheOthersWhenOneRankCallsOnceMore) {
+  const auto texts = told(
+      [](const comm::Group& group) {
+        group.all_reduce(at::zeros({4})).wait();
+        if (group.rank() == 0) group.all_reduce(at::zeros({4})).wait();
+      },
+      0.5);
+  EXPECT_TRUE(test::contains(texts[0], "rank 1, 2 of group world did not come to call 1"));
+  EXPECT_TRUE(test::contains(texts[0], "rank 2 made call 0: all_reduce sum Float [4] last"));
+}
+
+TEST(Mismatch, IsSwitchedByOneOption) {
+  const std::shared_ptr<comm::Backend> plain = comm::dry(0, 2);
+  const comm::Store store = comm::Store::in_memory();
+  EXPECT_EQ(comm::checked(plain, store, {.on = false}), plain);
+  EXPECT_NE(comm::checked(plain, store), plain);
+  EXPECT_TRUE(comm::wants_checks("DETAIL") && comm::wants_checks("detail"));
+  EXPECT_FALSE(comm::wants_checks("") || comm::wants_checks("OFF") || comm::wants_checks("INFO"));
+  EXPECT_TRUE(test::contains(test::error_of([] { comm::wants_checks("all"); }),
+                             "TORCH_DISTRIBUTED_DEBUG is \"all\""));
+}
+
 TEST(Mismatch, LooksAtSplitGroupsToo) {
   const auto texts = told([](const comm::Group& group) {
     if (group.rank() == 0) return;

@@ -10,7 +10,8 @@
 
 namespace braid::test {
 
-inline at::Tensor values(int rank, at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
+inline at::Tensor values(int rank, at::IntArrayRef sizes,
+                         const at::TensorOptions& like = at::kFloat) {
   const int64_t count = c10::multiply_integers(sizes);
   return at::arange(count, at::kLong)
       .mul(7)
@@ -18,13 +19,13 @@ inline at::Tensor values(int rank, at::IntArrayRef sizes, at::ScalarType dtype =
       .remainder(11)
       .sub(5)
       .view(sizes)
-      .to(dtype);
+      .to(like);
 }
 
 inline std::vector<at::Tensor> values_of_ranks(int ranks, at::IntArrayRef sizes,
-                                               at::ScalarType dtype) {
+                                               const at::TensorOptions& like) {
   std::vector<at::Tensor> result;
-  for (int rank = 0; rank < ranks; ++rank) result.push_back(values(rank, sizes, dtype));
+  for (int rank = 0; rank < ranks; ++rank) result.push_back(values(rank, sizes, like));
   return result;
 }
 

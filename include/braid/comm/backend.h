@@ -78,7 +78,7 @@ class Backend {
 // Work that was over when it began.
 std::unique_ptr<Work> finished();
 
-// A communicator over TCP sockets (Gloo), for CPU tensors.
+// A communicator over TCP sockets (Gloo), for CPU tensors; GPU tensors go through host memory.
 class Store;
 struct GlooOptions {
   std::string address = "127.0.0.1";  // of this host as its peers see it

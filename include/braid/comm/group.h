@@ -21,6 +21,7 @@
 namespace braid::comm {
 
 struct GroupState;
+class Note;
 
 // A collective in flight. Owns its tensors. Waits when destroyed; if an exception passes and the
 // call does not end by itself within a second, the group is given up, so that the other ranks do
@@ -38,7 +39,7 @@ class [[nodiscard]] Pending {
   friend class Group;
   struct Flight;
   explicit Pending(std::unique_ptr<Flight> flight);
-  std::unique_ptr<Flight> flight_;
+  std::unique_ptr<Flight> flight_;  // several tensors: a chain of flights
 };
 
 class Group {
@@ -74,8 +75,20 @@ class Group {
   Pending recv(const at::Tensor& tensor, int peer, int tag = 0) const;
   Pending barrier() const;
 
+  // Several tensors at once: one message for those of one dtype and device, unpacked in wait().
+  // Shares are equal; out[i] belongs to in[i].
+  Pending all_reduce(const std::vector<at::Tensor>& tensors, Op op = Op::sum) const;
+  Pending reduce_scatter(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in,
+                         Op op = Op::sum) const;
+  Pending all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) const;
+  Pending broadcast(const std::vector<at::Tensor>& tensors, int root) const;
+
   // What this rank does now, or did last, in this group or one split off it; safe from any thread.
   std::string doing() const;
+  // Seconds so far that this rank stood still in wait(), in this group or one split off it: what
+  // its own work did not hide.
+  double waited_seconds() const;
+  const std::shared_ptr<Note>& notes() const;  // the same for comm::Watch
   void abort() const;  // what is under way ends with an error, here and on the peers
 
   friend bool operator==(const Group&, const Group&) = default;  // the same group, not an equal one
@@ -83,6 +96,8 @@ class Group {
  private:
   explicit Group(std::shared_ptr<GroupState> state);
   Pending start(Call call) const;
+  Pending start(const Call& kind, const std::vector<at::Tensor>& out,
+                const std::vector<at::Tensor>& in) const;
   std::shared_ptr<GroupState> state_;
 };
 

@@ -12,6 +12,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "braid/comm/backend.h"
 #include "braid/comm/store.h"
@@ -20,8 +21,14 @@ namespace braid::comm {
 
 struct CheckedOptions {
   double timeout_seconds = 30;  // after that, the ranks that did not come are named
+  bool on = true;               // false: the backend is given back as it is, at no cost
 };
 
+// What PyTorch's variable TORCH_DISTRIBUTED_DEBUG asks for: "DETAIL" compares calls, "INFO", "OFF"
+// and an unset one do not. Throws ConfigError for other words.
+bool wants_checks(std::string_view debug);
+
+// Groups split off are checked, too: wrapping the backend of the world switches it on for all.
 // Every rank throws CommError that names the differing rank and both calls, or the missing rank and
 // the last call it made.
 std::shared_ptr<Backend> checked(std::shared_ptr<Backend> inner, const Store& store,

@@ -15,6 +15,7 @@ struct TcpStoreOptions {
   std::string host = "127.0.0.1";
   int port = 0;                  // of the server; a server given 0 takes a free one, see port()
   bool server = false;           // one rank serves, the others connect
+  int listener = -1;             // server: an open socket that listens already, now the store's
   double timeout_seconds = 300;  // for reaching the server
 };
 
@@ -26,13 +27,17 @@ class Store {
 
   // The same board with `name`/ before every key.
   Store under(const std::string& name) const;
+  // The same board over a connection of its own: a call that waits holds up nobody else.
+  Store clone() const;
 
   void set(const std::string& key, const std::string& value) const;
   // Waits until the key is there; throws CommError naming it after the timeout.
   std::string get(const std::string& key, double timeout_seconds = 300) const;
   bool has(const std::string& key) const;
   void remove(const std::string& key) const;
-  int port() const;  // of a tcp store, else 0
+  bool claim(const std::string& key) const;  // true for the first who asks, false for all others
+  int port() const;                          // of a tcp store, else 0
+  const std::string& place() const;          // "10.0.0.1:29500" of a tcp store, else a word
 
   struct State;
   const State& state() const { return *state_; }
