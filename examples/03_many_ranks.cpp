@@ -15,7 +15,8 @@ struct Net : torch::nn::Module {
 };
 
 int main() {
-  const braid::comm::Group world = braid::launch::open_world(braid::launch::environment());  // ->
+  const braid::launch::World job = braid::launch::open_world(braid::launch::environment());  // ->
+  const braid::comm::Group& world = job.ranks;
   Net net;
   braid::parallel::Replicate replicas(braid::named_params(net), world);  // ->
   auto spiral = braid::data::open_source({.kind = braid::data::Kind::spiral, .points = 2000},

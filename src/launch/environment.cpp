@@ -1,43 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/launch/environment.h"
 
-#include <fmt/format.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
-
-#include "braid/core/error.h"
 
 namespace braid::launch {
 namespace {
-
-int number_in(const char* name, int least, int most) {
-  const std::string text = variable(name).value_or("");
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (whole && number >= least && number <= most) return number;
-  throw ConfigError({.what = fmt::format("the environment variable {} is \"{}\"", name, text),
-                     .why = fmt::format("a number from {} to {} is needed", least, most),
-                     .fix = fmt::format("start with torchrun or srun, or: unset {}", name)});
-}
-
-void read_place(Environment& here, const char* rank, const char* world, const char* local) {
-  here.world = number_in(world, 1, 1 << 24);
-  here.rank = number_in(rank, 0, here.world - 1);
-  here.local_rank = variable(local) ? number_in(local, 0, here.world - 1) : 0;
-}
-
-void expect_both(const char* given, const char* missing) {
-  throw ConfigError(
-      {.what = fmt::format("the environment variable {} is set, {} is not", given, missing),
-       .why = "a rank needs to know both its number and how many there are",
-       .fix = fmt::format("start with torchrun, which sets both, or: unset {}", given)});
-}
 
 int terminal_columns() {
   for (const int fd : {STDERR_FILENO, STDOUT_FILENO}) {
@@ -52,6 +24,18 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
+std::vector<int> allowed_cores() {
+  constexpr int most = 8192;
+  std::vector<int> cores;
+  cpu_set_t* mask = CPU_ALLOC(most);
+  const size_t bytes = CPU_ALLOC_SIZE(most);
+  if (mask != nullptr && ::sched_getaffinity(0, bytes, mask) == 0)
+    for (int core = 0; core < most; ++core)
+      if (CPU_ISSET_S(core, bytes, mask)) cores.push_back(core);
+  CPU_FREE(mask);
+  return cores;
+}
+
 }  // namespace
 
 std::optional<std::string> variable(const char* name) {
@@ -61,24 +45,28 @@ std::optional<std::string> variable(const char* name) {
 }
 
 Environment environment() {
-  Environment here;
-  const bool rank = variable("RANK").has_value();
-  const bool world = variable("WORLD_SIZE").has_value();
-  if (rank && !world) expect_both("RANK", "WORLD_SIZE");
-  if (world && !rank) expect_both("WORLD_SIZE", "RANK");
-  if (rank)
-    read_place(here, "RANK", "WORLD_SIZE", "LOCAL_RANK");
-  else if (variable("SLURM_STEP_ID") && variable("SLURM_PROCID") && variable("SLURM_NTASKS"))
-    read_place(here, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID");
-  here.master_address = variable("MASTER_ADDR").value_or("");
-  if (variable("MASTER_PORT")) here.master_port = number_in("MASTER_PORT", 1, 65535);
-  here.agent_serves = variable("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  here.job_id = variable("SLURM_JOB_ID").value_or("");
+  Environment here = environment(Lookup(variable));
   here.stdout_is_tty = ::isatty(STDOUT_FILENO) == 1;
   here.stderr_is_tty = ::isatty(STDERR_FILENO) == 1;
   here.columns = terminal_columns();
   here.host = host_name();
+  here.cores = allowed_cores();
   return here;
+}
+
+std::vector<std::string> variables_to_inherit() {
+  std::vector<std::string> kept;
+  for (char** entry = ::environ; *entry != nullptr; ++entry) {
+    const std::string_view name =
+        std::string_view(*entry).substr(0, std::string_view(*entry).find('='));
+    bool ours = name.starts_with("TORCHELASTIC_");
+    for (const std::string_view set :
+         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
+          "MASTER_PORT", "BRAID_STORE", "BRAID_JOB_TOKEN"})
+      ours = ours || name == set;
+    if (!ours) kept.emplace_back(*entry);
+  }
+  return kept;
 }
 
 }  // namespace braid::launch

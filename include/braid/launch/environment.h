@@ -4,29 +4,57 @@
 //   launch::Environment here = launch::environment();
 //   if (here.rank == 0) bar.show(here.columns);
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace braid::launch {
 
+enum class Launcher : uint8_t { alone, own, torchrun, kubernetes, mpirun, slurm, skypilot };
+std::string_view to_text(Launcher launcher);
+
 struct Environment {
+  Launcher launcher = Launcher::alone;
   int rank = 0;
   int world = 1;
-  int local_rank = 0;
-  std::string master_address;  // MASTER_ADDR: host of rank 0; empty if not set
-  int master_port = 0;         // MASTER_PORT; 0 if not set
-  bool agent_serves = false;   // torchrun's own process serves that port already
+  int local_rank = 0;   // among the ranks of this host
+  int local_world = 1;  // ranks of this host; 0 if the launcher does not say
+  int node_rank = 0;    // number of this host; -1 if the launcher does not say
+  int to_start = 1;     // ranks that this process is to start: some launchers start one a host
+  std::string master_address = {};      // host of rank 0; empty if nobody says
+  int master_port = 0;                  // of the store there; 0 if nobody says
+  bool store_served = false;            // by the launcher's own process, not by rank 0
+  std::string token = "open";           // what sets this job apart from another at the same port
+  std::vector<std::string> hosts = {};  // of the job, that of rank 0 first, if the launcher says
+  int waiting_tasks = 0;                // of a SLURM job inside which this was started without srun
+  std::string visible_gpus = {};        // CUDA_VISIBLE_DEVICES
+  std::vector<int> cores = {};          // that this process may run on
+  int math_threads = 0;                 // OMP_NUM_THREADS, 0 if not set
+  std::string debug = {};  // TORCH_DISTRIBUTED_DEBUG; DETAIL: ranks compare their calls
   bool stdout_is_tty = false;
   bool stderr_is_tty = false;
   int columns = 80;
-  std::string job_id;  // SLURM
-  std::string host;
+  std::string job_id = {};  // SLURM
+  std::string host = {};
 };
 
-// RANK, WORLD_SIZE, LOCAL_RANK (torchrun) if they are set, else SLURM_PROCID, SLURM_NTASKS,
-// SLURM_LOCALID of a task that srun started (in a batch shell these count tasks that do not run).
-// Throws ConfigError if a value is not a number in its range.
-Environment environment();
+using Lookup = std::function<std::optional<std::string>(const char* name)>;
+
+// What the variables say. The order of belief: RANK and WORLD_SIZE (own launcher, torchrun,
+// Kubernetes), OMPI_COMM_WORLD_* (mpirun), SLURM_* of a task that srun started (in a batch shell
+// they count tasks that do not run), PET_* (Kubernetes) and SKYPILOT_*. Throws ConfigError if a
+// value is not a number in its range, or one of a pair is missing.
+Environment environment(const Lookup& lookup);
+Environment environment();  // of this process, with its terminal, host and cores
 std::optional<std::string> variable(const char* name);  // for doctor and tests
+
+// 15000 + the last four digits of a job's number; 12910 without one.
+int port_of_job(std::string_view job_id);
+
+// The variables of this process but for those that say which rank it is: for a rank to be started.
+std::vector<std::string> variables_to_inherit();
 
 }  // namespace braid::launch
