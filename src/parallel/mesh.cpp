@@ -4,92 +4,140 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
+#include <algorithm>
+#include <map>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "braid/core/error.h"
+#include "parallel/mesh_order.h"
 
 namespace braid::parallel {
-namespace {
 
-using MeshAxis = std::pair<std::string_view, int64_t>;
-
-std::array<MeshAxis, 6> axes_of(const MeshOptions& s) {
-  return {{{"data", s.data},
-           {"shard", s.shard},
-           {"tensor", s.tensor},
-           {"context", s.context},
-           {"pipeline", s.pipeline},
-           {"expert", s.expert}}};
-}
-
-// "mesh.data = 4 and mesh.tensor = 2"
-std::string asked_axes(const MeshOptions& sizes) {
-  std::vector<std::string> asked;
-  for (const auto& [name, size] : axes_of(sizes))
-    if (size > 1) asked.push_back(fmt::format("mesh.{} = {}", name, size));
-  return fmt::format("{}", fmt::join(asked, " and "));
-}
-
-int64_t product_of(const MeshOptions& sizes) {
-  int64_t product = 1;
-  for (const auto& [name, size] : axes_of(sizes)) {
-    if (size < 1 || __builtin_mul_overflow(product, size, &product))
-      throw ConfigError(
-          {.what = fmt::format("mesh.{} = {}", name, size),
-           .why = "an axis has at least one rank, and all axes together those of a job",
-           .fix = fmt::format("set mesh.{}=1", name)});
-  }
-  return product;
-}
-
-constexpr const char* one_process =
-    "the product of the axes is the number of ranks, and this version trains in one process";
-
-}  // namespace
+struct Mesh::Cache {
+  std::map<Axes, comm::Group> groups;  // of one world, by sorted axes of several ranks
+  comm::Group world;
+};
 
 void describe(Fields& fields, MeshOptions& o) {
-  const Rule rule{.at_least = 1};
-  fields.field("data", o.data, "ranks that share the batch, each with the whole model", rule);
-  fields.field("shard", o.shard, "ranks that share the batch and the states of the model", rule);
+  const Rule rule{.at_least = 1}, rest{.at_least = 1, .none = "auto"};
+  fields.field("data", o.data, "ranks that share the batch, each with the whole model; auto: rest",
+               rest);
+  fields.field("shard", o.shard,
+               "ranks that share the batch and the states of the model; auto: with train.zero all "
+               "of data, else 1",
+               rest);
   fields.field("tensor", o.tensor, "ranks that share each layer", rule);
   fields.field("context", o.context, "ranks that share the sequence or the rows of an image", rule);
   fields.field("pipeline", o.pipeline, "ranks that hold one run of layers each", rule);
   fields.field("expert", o.expert, "ranks that share the experts of a layer", rule);
+  fields.field("order", o.order,
+               "axes joined by -, neighbours first; also tp, cp, ep, fsdp, dp, pp");
 }
 
 std::string to_text(const MeshOptions& sizes) {
-  std::vector<std::string> words;
-  for (const auto& [name, size] : axes_of(sizes)) words.push_back(fmt::format("{} {}", name, size));
-  return fmt::format("{}", fmt::join(words, ", "));
+  const auto text = [](const std::optional<int64_t>& size) {
+    return size ? std::to_string(*size) : std::string("auto");
+  };
+  return fmt::format("data {}, shard {}, tensor {}, context {}, pipeline {}, expert {}",
+                     text(sizes.data), text(sizes.shard), sizes.tensor, sizes.context,
+                     sizes.pipeline, sizes.expert);
 }
 
-Mesh::Mesh(MeshOptions sizes, int64_t world, int64_t rank)
-    : sizes_(sizes), world_(world), rank_(rank) {
-  const int64_t product = product_of(sizes);
+Mesh::Mesh() : Mesh(MeshOptions{}, 1, 0) {}
+
+Mesh::Mesh(const MeshOptions& options, int64_t world, int64_t rank, int zero_stage)
+    : world_(world), rank_(rank), cache_(std::make_shared<Cache>()) {
   if (world < 1 || rank < 0 || rank >= world)
     throw InternalError({.what = fmt::format("rank {} of {}", rank, world),
                          .why = "ranks count from 0 to the number of them less one",
                          .fix = "report this"});
-  if (product != world && world == 1)
-    throw ConfigError({.what = fmt::format("{} asks for {} ranks, but this process is the only one",
-                                           asked_axes(sizes), product),
-                       .why = one_process,
-                       .fix = "leave the mesh out, or set every mesh axis to 1"});
-  if (product != world)
+  sizes_ = resolve(options, world, zero_stage);
+  int64_t stride = 1;
+  for (const Axis axis : axes_in_order(sizes_)) {
+    const auto at = static_cast<size_t>(axis);
+    extent_[at] = size_of(sizes_, axis);
+    stride_[at] = stride;
+    stride *= extent_[at];
+  }
+}
+
+int64_t Mesh::index_of(Axis axis, int64_t rank) const {
+  const auto at = static_cast<size_t>(axis);
+  return rank / stride_[at] % extent_[at];
+}
+
+std::vector<int> Mesh::ranks_with(const Axes& axes, int64_t rank) const {
+  Axes unique = axes;
+  std::sort(unique.begin(), unique.end());
+  unique.erase(std::unique(unique.begin(), unique.end()), unique.end());
+  for (const Axis axis : unique) rank -= index_of(axis, rank) * stride_[static_cast<size_t>(axis)];
+  std::vector<int> ranks = {static_cast<int>(rank)};  // the first one; then along each axis
+  for (const Axis axis : unique) {
+    const size_t before = ranks.size();
+    for (int64_t i = 1; i < size(axis); ++i)
+      for (size_t k = 0; k < before; ++k)
+        ranks.push_back(ranks[k] + static_cast<int>(i * stride_[static_cast<size_t>(axis)]));
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+std::vector<int> Mesh::ranks_of(const Axes& axes) const { return ranks_with(axes, rank_); }
+
+std::vector<std::vector<int>> Mesh::all_groups(const Axes& axes) const {
+  std::vector<std::vector<int>> groups;
+  for (int64_t rank = 0; rank < world_; ++rank) {
+    std::vector<int> ranks = ranks_with(axes, rank);
+    if (ranks.front() == rank) groups.push_back(std::move(ranks));
+  }
+  return groups;
+}
+
+comm::Group Mesh::group(const comm::Group& world, const Axes& axes) const {
+  if (world.size() != world_ || world.rank() != rank_)
+    throw InternalError(
+        {.what = fmt::format("rank {} of {} in group {}, rank {} of {} in the mesh", world.rank(),
+                             world.size(), world.name(), rank_, world_),
+         .why = "groups of a mesh are split off the world it was made for",
+         .fix = "pass the group of all ranks of the job"});
+  if (!(cache_->world == world)) *cache_ = {.groups = {}, .world = world};
+  Axes wide;
+  for (const Axis axis : axes)
+    if (size(axis) > 1) wide.push_back(axis);
+  std::sort(wide.begin(), wide.end());
+  wide.erase(std::unique(wide.begin(), wide.end()), wide.end());
+  const auto found = cache_->groups.find(wide);
+  if (found != cache_->groups.end()) return found->second;
+  std::vector<std::string_view> names;
+  for (const Axis axis : wide) names.push_back(to_text(axis));
+  const std::string name = wide.empty() ? "alone" : fmt::format("{}", fmt::join(names, "-"));
+  return cache_->groups[wide] = world.split(ranks_with(wide, rank_), name);
+}
+
+std::string to_text(const Mesh& mesh) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < axis_count; ++i)
+    if (const auto axis = static_cast<Axis>(i); mesh.size(axis) > 1)
+      words.push_back(fmt::format("{} {}", to_text(axis), mesh.size(axis)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+int64_t Mesh::batch_rank() const {
+  const std::vector<int> ranks = ranks_of({Axis::data, Axis::shard, Axis::expert});
+  return std::lower_bound(ranks.begin(), ranks.end(), rank_) - ranks.begin();
+}
+
+void check_supported(const Mesh& mesh) {
+  for (const Axis axis : {Axis::tensor, Axis::context, Axis::pipeline, Axis::expert}) {
+    if (mesh.size(axis) == 1) continue;
     throw ConfigError(
-        {.what = fmt::format("{} ranks were started, but the axes of the mesh multiply to {} ({})",
-                             world, product, to_text(sizes)),
-         .why = one_process,
-         .fix = "start one process: without torchrun, or with srun -n 1"});
-  if (world > 1)
-    throw ConfigError({.what = fmt::format("{} asks for {} ranks, and this build of braid runs one",
-                                           asked_axes(sizes), world),
-                       .why = one_process,
-                       .fix = "set every mesh axis to 1 and start one process"});
+        {.what = fmt::format("mesh.{} = {}", to_text(axis), mesh.size(axis)),
+         .why =
+             "this version shards over data and shard; tensor, context, pipeline and expert come "
+             "with the layers that use them",
+         .fix = fmt::format("set mesh.{}=1: its ranks then share the batch", to_text(axis))});
+  }
 }
 
 }  // namespace braid::parallel

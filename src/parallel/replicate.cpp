@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -34,7 +35,9 @@ struct ReplicatePlace {
 };
 
 struct Replicate::State {
-  std::vector<at::Tensor> params;
+  std::vector<Param> given;        // each once
+  comm::Group self;                // this rank alone
+  std::vector<at::Tensor> params;  // that are trained
   comm::Group axis;
   ReplicateOptions options;
   using Bucket = ReplicateBucket;
@@ -83,8 +86,8 @@ Alike alike(const at::Tensor& x) {
 
 void Replicate::State::share_weights() {
   const c10::NoGradGuard no_grad;
-  for (const at::Tensor& param : params) {
-    const at::Tensor weight = param.detach();
+  for (const Param& param : given) {
+    const at::Tensor weight = param.tensor.detach();
     axis.broadcast(weight, 0).wait();
   }
 }
@@ -212,8 +215,12 @@ Replicate::Replicate(const std::vector<Param>& params, const comm::Group& axis,
                      ReplicateOptions options)
     : state_(std::make_unique<State>()) {
   State& state = *state_;
-  for (const Param& param : params)
+  std::set<const void*> seen;  // tied ones are one parameter
+  for (const Param& param : params) {
+    if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) continue;
+    state.given.push_back(param);
     if (param.tensor.requires_grad()) state.params.push_back(param.tensor);
+  }
   state.axis = axis;
   state.options = options;
   if (state.params.empty()) return;
@@ -239,6 +246,9 @@ Replicate& Replicate::operator=(Replicate&& other) noexcept {
   return *this;
 }
 
+const std::vector<Param>& Replicate::params() const { return state_->given; }
+const comm::Group& Replicate::owners() const { return state_->self; }
+void Replicate::publish() {}
 void Replicate::hold(bool on) { state_->holding = on; }
 
 void Replicate::finish() {

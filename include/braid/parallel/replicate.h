@@ -17,6 +17,7 @@
 
 #include "braid/comm/group.h"
 #include "braid/core/param.h"
+#include "braid/parallel/sync.h"
 
 namespace braid::parallel {
 
@@ -29,17 +30,21 @@ struct ReplicateOptions {
   std::optional<c10::ScalarType> wire = {};  // dtype on the wire, e.g. bf16: half the bytes
 };
 
-class Replicate {
+class Replicate final : public Sync {
  public:
   Replicate(const std::vector<Param>& params, const comm::Group& axis,
             ReplicateOptions options = {});
-  ~Replicate();  // takes its hooks off the parameters
+  ~Replicate() override;  // takes its hooks off the parameters
   Replicate(Replicate&&) noexcept;
   Replicate& operator=(Replicate&&) noexcept;
 
+  // The parameters given, each once, whole on every rank.
+  const std::vector<Param>& params() const override;
+  const comm::Group& owners() const override;  // this rank alone
   // While on, backward adds to local gradients only: for all but the last one of a step.
-  void hold(bool on = true);
-  void finish();  // waits for the sums in flight; once an optimizer step, after backward
+  void hold(bool on = true) override;
+  void finish() override;   // waits for the sums in flight; once an optimizer step, after backward
+  void publish() override;  // nothing: the weights that an optimizer updates are the model's
 
  private:
   struct State;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ZeRO: the ranks of a group share the optimizer states (stage 1), the gradients too (2), and the
+// weights too (3). For any LibTorch module.
+//
+//   parallel::Zero zero(parallel::units_of(named_params(*net), {"layers.0", "layers.1"}), world,
+//                       {.stage = 3});
+//   at::Tensor y = zero.run("", x, [&](const at::Tensor& in) { return net->forward(in, zero); });
+//   loss.backward();
+//   zero.finish();     // .grad() of zero.params() is there: the pieces that this rank holds
+//   optimizer.step();  // over zero.params()
+//   zero.publish();    // the model computes with the new weights
+//
+// In the module each block runs as zero.run("layers.0", x, forward): stage 3 gathers its weights
+// for it, one block ahead, and gives them back after. Stages 1 and 2 need no run(). Units stand in
+// the order in which they run; the gradients of a unit travel when its last one has come.
+//
+// Accumulation: stage 1 adds on hold(true) without a word; stages 2 and 3 have no place for whole
+// gradients, so each pass is summed and added to the pieces. finish() gives the gradients of all
+// passes since the last finish(); those of the model itself are gone then. A parameter that no pass
+// used has a gradient of zeros. All ranks make the same calls; each backward pass reaches at least
+// one parameter on every rank.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "braid/comm/group.h"
+#include "braid/core/blocks.h"
+#include "braid/core/param.h"
+#include "braid/parallel/sync.h"
+
+namespace braid::parallel {
+
+// What is gathered together: one block. The unit "" holds all that is in no block; it is gathered
+// by run("") and stays until its gradients are taken.
+struct ZeroUnit {
+  std::string name;
+  std::vector<Param> params;
+};
+
+// Parameters by the block they are in: "blocks.3" has those of blocks.3.*, the innermost one wins.
+std::vector<ZeroUnit> units_of(const std::vector<Param>& params,
+                               const std::vector<std::string>& blocks);
+
+struct ZeroOptions {
+  int stage = 1;               // 1: optimizer states, 2: and gradients, 3: and parameters
+  bool average = true;         // false: the loss is already divided by the global batch
+  bool keep_gathered = false;  // stage 3: keep a block's weights from forward to backward: a third
+                               // less traffic for the memory of all weights
+  bool same_start = true;      // take the weights of the first rank before anything else
+  std::optional<c10::ScalarType> reduce = {};  // dtype of gradients on the wire, of their sum and
+                                               // of .grad() of the pieces; unset: the parameter's
+  // Fills elements first, first + 1, ... of a dry parameter; needed only for dry ones, which then
+  // get their memory piece by piece.
+  std::function<void(const std::string& param, const at::Tensor& values, int64_t first)> initial =
+      {};
+};
+
+class Zero final : public Sync, public BlockRunner {
+ public:
+  // `shard`: ranks that share the states. `replicas` (hybrid): ranks that hold the same pieces in
+  // other shard groups; gradients are summed over both.
+  Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const comm::Group& replicas = {},
+       ZeroOptions options = {});
+  ~Zero() override;  // takes its hooks off; weights of stage 3 are gone with it
+  Zero(const Zero&) = delete;
+  Zero& operator=(const Zero&) = delete;
+
+  // This rank's pieces, each a flat tensor; a parameter that is not trained has no gradient. One
+  // that is registered twice is there once, under its first name.
+  const std::vector<Param>& params() const override;
+  const comm::Group& owners() const override;
+  void hold(bool on) override;
+  void finish() override;
+  // After a finish() only trained weights are sent: an optimizer changes no others.
+  void publish() override;
+
+  at::Tensor run(const std::string& block, const at::Tensor& input,
+                 const BlockForward& forward) override;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  // shared with the graphs of forward passes
+};
+
+}  // namespace braid::parallel

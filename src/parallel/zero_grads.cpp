@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Gradients of a block travel when the last one has come, in one order on all ranks.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "braid/core/error.h"
+#include "braid/core/observe.h"
+#include "parallel/zero_state.h"
+
+namespace braid::parallel {
+namespace {
+
+InternalError second_pass() {
+  return InternalError({.what = "a second backward pass before Zero::finish()",
+                        .why = "the sum of the first one's gradients is on its way already",
+                        .fix = "call hold(true) before all but the last backward pass of a step"});
+}
+
+// Moves a gradient into its flat and leaves a view of it behind, to which later passes add.
+void take_grad(ZeroFlat& flat, ZeroMember& member) {
+  take_grads_memory(flat);
+  at::Tensor& grad = member.param.tensor.mutable_grad();
+  if (!grad.defined()) return;  // it went with the round that was closed just now
+  if (grad.is_alias_of(member.grad)) return;
+  if (member.filled) {
+    member.grad.add_(grad);
+  } else {
+    member.grad.copy_(grad);
+  }
+  grad = member.grad;
+  member.filled = true;
+}
+
+void let_go(ZeroMember& member) {
+  member.param.tensor.mutable_grad().reset();
+  member.grad.reset();
+}
+
+}  // namespace
+
+// Blocks as backward meets them; the root last: by then all weights were gathered, so sums and
+// gathers come in one order, also where ranks use different parameters.
+void Zero::State::order_launches() {
+  std::vector<size_t> all;
+  const auto add = [&](size_t index) {
+    if (blocks[index].trained > 0 && index != root &&
+        std::find(all.begin(), all.end(), index) == all.end())
+      all.push_back(index);
+  };
+  for (const size_t index : order.last()) add(index);
+  std::reverse(all.begin(), all.end());
+  for (size_t index = blocks.size(); index-- > 0;) add(index);
+  if (blocks[root].trained > 0) all.push_back(root);
+  launch_order = std::move(all);
+}
+
+void Zero::State::arrived(size_t index, ZeroFlat& flat, ZeroMember& member) {
+  const at::NoGradGuard no_grad;
+  if (options.stage == 1 && holding) return take_grad(flat, member);
+  if (member.ready || blocks[index].launched) {
+    if (options.stage == 1) throw second_pass();
+    close_round();  // hold() was not called between the passes
+  }
+  take_grad(flat, member);
+  member.ready = true;
+  open = true;
+  if (--blocks[index].missing == 0) launch_ready();
+}
+
+void Zero::State::launch_ready() {
+  while (next < launch_order.size()) {
+    const ZeroBlock& block = blocks[launch_order[next]];
+    if (block.missing > 0 && !block.closed) return;
+    launch(launch_order[next++]);
+  }
+}
+
+void Zero::State::launch(size_t index) {
+  // Whole gradients of two blocks at most, and in stage 1 the sums over replicas begin early.
+  if (flying && (options.stage > 1 || replicas.size() > 1)) land(*flying);
+  for (ZeroFlat& flat : blocks[index].flats)
+    if (flat.trained) launch(flat);
+  flying = index;
+  open = begun = blocks[index].launched = true;
+  if (*blocks[index].runs == 0) give_up(index);  // no input gate says that backward has left it
+}
+
+void Zero::State::launch(ZeroFlat& flat) {
+  if (flat.summed) throw second_pass();
+  take_grads_memory(flat);
+  for (ZeroMember& member : flat.members)
+    if (!member.filled) member.grad.zero_();
+  flat.sent = wire_of(flat);
+  const bool copied = !flat.sent.is_alias_of(flat.grads);
+  if (options.stage == 1 && !copied) {
+    flat.shard_grads = flat.grads.narrow(0, flat.begin, flat.share);
+  } else if (!flat.shard_grads.defined()) {
+    flat.shard_grads = at::empty({flat.share}, flat.sent.options());
+    mark(flat.shard_grads, MemoryKind::gradient);
+  }
+  flat.got = flat.shard_grads;
+  if (flat.rounds > 0) {
+    const MemoryScope buffers(MemoryKind::communication);
+    flat.got = at::empty({flat.share}, flat.sent.options());
+  }
+  if (options.stage > 1) {
+    for (ZeroMember& member : flat.members) let_go(member);
+    flat.grads.reset();  // flat.sent may still hold it
+  }
+  flat.last = !holding;
+  flat.sum = shard.reduce_scatter(flat.got, flat.sent, comm::Op::sum);
+}
+
+// The division stands before the sum, which fp16 would not survive, and in the wider dtype.
+at::Tensor Zero::State::wire_of(ZeroFlat& flat) const {
+  const int parts = options.average ? shard.size() * replicas.size() : 1;
+  const c10::ScalarType own = flat.grads.scalar_type(), wire = options.reduce.value_or(own);
+  const bool wider = c10::elementSize(wire) > c10::elementSize(own);
+  if (parts > 1 && !wider) flat.grads.div_(parts);
+  if (wire == own) return flat.grads;
+  const MemoryScope buffers(MemoryKind::communication);
+  at::Tensor sent = flat.grads.to(wire);
+  if (parts > 1 && wider) sent.div_(parts);
+  return sent;
+}
+
+void Zero::State::land(size_t index) {
+  for (ZeroFlat& flat : blocks[index].flats)
+    if (flat.sent.defined()) land(flat);
+  if (flying == index) flying.reset();
+}
+
+void Zero::State::land(ZeroFlat& flat) {
+  flat.sum.wait();
+  if (!flat.got.is_same(flat.shard_grads)) flat.shard_grads.add_(flat.got);
+  ++flat.rounds;
+  flat.got.reset();
+  flat.sent.reset();
+  if (!flat.last || replicas.size() == 1) return;
+  flat.sum = replicas.all_reduce(flat.shard_grads, comm::Op::sum);
+  flat.summed = true;
+}
+
+void Zero::State::begin_round() {
+  next = 0;
+  open = false;
+  for (ZeroBlock& block : blocks) {
+    block.missing = block.trained;
+    block.closed = block.launched = false;
+    for (ZeroFlat& flat : block.flats)
+      for (ZeroMember& member : flat.members) member.ready = member.filled = false;
+  }
+}
+
+// What did not come has its part in the sum nevertheless: zeros.
+void Zero::State::close_round() {
+  for (ZeroBlock& block : blocks) block.closed = true;
+  launch_ready();
+  begin_round();
+}
+
+void Zero::State::hold(bool on) {
+  if (options.stage > 1 && open) close_round();
+  if (options.stage > 1 && flying) land(*flying);  // else its gradients stay through a forward pass
+  holding = on;
+}
+
+void Zero::State::finish() {
+  const at::NoGradGuard no_grad;
+  if (open || !begun) close_round();
+  for (const size_t index : launch_order) land(index);
+  for (const size_t index : launch_order)
+    for (ZeroFlat& flat : blocks[index].flats)
+      if (flat.trained && replicas.size() > 1 && !flat.summed)
+        flat.sum = replicas.all_reduce(flat.shard_grads, comm::Op::sum);
+  hand_out_grads();
+  drop_all();
+  holding = begun = false;
+  stepped = true;
+  order.end();
+  order_launches();
+}
+
+void Zero::State::hand_out_grads() {
+  auto piece = pieces.begin();
+  for (ZeroBlock& block : blocks)
+    for (ZeroFlat& flat : block.flats) {
+      if (flat.trained) flat.sum.wait();
+      for (ZeroMember& member : flat.members) {
+        if (flat.trained && options.stage == 1) member.param.tensor.mutable_grad().reset();
+        const ZeroSlice slice = slice_of(flat, member);
+        if (slice.count == 0) continue;
+        const Param& own = *piece++;
+        if (flat.trained)
+          own.tensor.mutable_grad() =
+              flat.shard_grads.narrow(0, slice.begin, slice.count).view(own.tensor.sizes());
+      }
+      flat.rounds = 0;
+      flat.summed = false;
+    }
+}
+
+}  // namespace braid::parallel
