@@ -29,7 +29,12 @@ struct HashState {
     XXH3_64bits_update(&xxh, data, count);
     bytes += static_cast<int64_t>(count);
   }
-  FileRecord record() const { return {bytes, fmt::format("{:016x}", XXH3_64bits_digest(&xxh))}; }
+  FileRecord record() const { return {bytes, hex_of(XXH3_64bits_digest(&xxh))}; }
+  uint64_t take() {
+    const uint64_t hash = XXH3_64bits_digest(&xxh);
+    XXH3_64bits_reset(&xxh);
+    return hash;
+  }
 };
 
 namespace {
@@ -50,9 +55,17 @@ std::string space_note(const fs::path& path, int64_t need) {
 
 }  // namespace
 
+std::string hex_of(uint64_t hash) { return fmt::format("{:016x}", hash); }
+
 std::string xxh3_of(std::string_view bytes) {
-  return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+  return hex_of(XXH3_64bits(bytes.data(), bytes.size()));
 }
+
+struct RunningHash::State : HashState {};
+RunningHash::RunningHash() : state_(std::make_unique<State>()) {}
+RunningHash::~RunningHash() = default;
+void RunningHash::add(const void* data, size_t bytes) { state_->add(data, bytes); }
+uint64_t RunningHash::take() { return state_->take(); }
 
 struct FileWriter::State {
   fs::path path;
@@ -98,6 +111,8 @@ void FileWriter::write(const void* data, size_t bytes) {
   }
 }
 
+uint64_t FileWriter::take_hash() { return state_->hash.take(); }
+
 FileRecord FileWriter::finish() {
   if (::fsync(state_->fd) != 0) fail(errno);
   const int fd = std::exchange(state_->fd, -1);
@@ -132,19 +147,34 @@ const fs::path& FileReader::path() const { return state_->path; }
 int64_t FileReader::size() const { return state_->size; }
 FileRecord FileReader::record() const { return state_->hash.record(); }
 
+void FileReader::too_short(int64_t at) const {
+  throw StorageError({.what = fmt::format("{} ends after {} bytes", state_->path.string(), at),
+                      .why = "it became shorter while it was read",
+                      .fix = "copy it again, or use another checkpoint"});
+}
+
 void FileReader::read(void* data, size_t bytes) {
   char* at = static_cast<char*>(data);
   while (bytes > 0) {
     const ssize_t got = ::read(state_->fd, at, std::min(bytes, piece_bytes));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_storage("read", state_->path, errno);
-    if (got == 0)
-      throw StorageError(
-          {.what = fmt::format("{} ends after {} bytes", state_->path.string(), state_->hash.bytes),
-           .why = "it became shorter while it was read",
-           .fix = "copy it again, or use another checkpoint"});
+    if (got == 0) too_short(state_->hash.bytes);
     state_->hash.add(at, static_cast<size_t>(got));
     at += got;
+    bytes -= static_cast<size_t>(got);
+  }
+}
+
+void FileReader::read_at(void* data, size_t bytes, int64_t offset) {
+  char* at = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(state_->fd, at, bytes, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_storage("read", state_->path, errno);
+    if (got == 0) too_short(offset);
+    at += got;
+    offset += got;
     bytes -= static_cast<size_t>(got);
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files that are hashed (XXH3, 64 bits) while they are written or read from front to back.
+// Files that are hashed (XXH3, 64 bits) while they are written or read from front to back, and read
+// anywhere.
 //
 //   FileWriter out(path, /*need=*/bytes.size());
 //   out.write(bytes.data(), bytes.size());
@@ -21,6 +22,19 @@ struct FileRecord {
 };
 
 std::string xxh3_of(std::string_view bytes);
+std::string hex_of(uint64_t hash);  // 16 digits
+
+class RunningHash {
+ public:
+  RunningHash();
+  ~RunningHash();
+  void add(const void* data, size_t bytes);
+  uint64_t take();  // of what was added since the last take
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 class FileWriter {
  public:
@@ -30,7 +44,8 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   void write(const void* data, size_t bytes);
-  FileRecord finish();  // syncs and closes
+  uint64_t take_hash();  // of what was written since the last take
+  FileRecord finish();   // syncs and closes; the hash is that since the last take
 
  private:
   [[noreturn]] void fail(int error) const;
@@ -47,9 +62,11 @@ class FileReader {
   const std::filesystem::path& path() const;
   int64_t size() const;
   void read(void* data, size_t bytes);  // throws StorageError at the end of the file
-  FileRecord record() const;            // of what was read so far
+  void read_at(void* data, size_t bytes, int64_t offset);  // anywhere; not hashed
+  FileRecord record() const;  // of what was read so far, from the front
 
  private:
+  [[noreturn]] void too_short(int64_t at) const;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "braid/core/fs.h"
+#include "checkpoint/tensor_file.h"
 
 namespace braid::checkpoint {
 namespace {
@@ -15,7 +17,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* format_name = "braid-checkpoint";
-constexpr int64_t format_version = 1;
+constexpr int64_t format_version = 2;
 
 // Keys are sorted and numbers written in one way only, so equal content has equal text.
 std::string self_hash(json content) {
@@ -23,13 +25,72 @@ std::string self_hash(json content) {
   return xxh3_of(content.dump());
 }
 
+std::vector<uint64_t> hashes_from(const json& words) {
+  std::vector<uint64_t> hashes;
+  for (const json& word : words) {
+    const auto digits = word.get<std::string>();
+    uint64_t hash = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
+    hashes.push_back(hash);
+  }
+  return hashes;
+}
+
+// [name, dtype, shape of the whole, first, count, begin, [hashes]]
+json piece_json(const StoredPiece& piece) {
+  json hashes = json::array();
+  for (const uint64_t hash : piece.xxh3) hashes.push_back(hex_of(hash));
+  return json::array({piece.name, dtype_word(piece.dtype), piece.whole, piece.first, piece.count,
+                      piece.begin, hashes});
+}
+
+StoredPiece piece_from(const json& row) {
+  StoredPiece piece;
+  piece.name = row.at(0).get<std::string>();
+  dtype_called(row.at(1).get<std::string>(), piece.dtype);
+  piece.whole = row.at(2).get<std::vector<int64_t>>();
+  piece.first = row.at(3).get<int64_t>();
+  piece.count = row.at(4).get<int64_t>();
+  piece.begin = row.at(5).get<int64_t>();
+  piece.xxh3 = hashes_from(row.at(6));
+  return piece;
+}
+
+json shard_json(const Shard& shard) {
+  json content = {
+      {"file", shard.file}, {"bytes", shard.record.bytes}, {"head_xxh3", shard.record.xxh3}};
+  content["pieces"] = json::array();
+  for (const StoredPiece& piece : shard.pieces) content["pieces"].push_back(piece_json(piece));
+  return content;
+}
+
+Shard shard_from(const json& content) {
+  Shard shard;
+  shard.file = content.at("file").get<std::string>();
+  shard.record = {content.at("bytes").get<int64_t>(), content.at("head_xxh3").get<std::string>()};
+  for (const json& row : content.at("pieces")) shard.pieces.push_back(piece_from(row));
+  return shard;
+}
+
+// Version 1 has one file of weights and one of the rest, without their pieces: a reader takes those
+// from the heads of the files.
+std::vector<Shard> first_shards(const json& content) {
+  std::vector<Shard> shards = {{content.at("weights").get<std::string>(), {}, {}}};
+  for (const json& shard : content.at("shards"))
+    shards.push_back({shard.at("file").get<std::string>(), {}, {}});
+  return shards;
+}
+
 Manifest from_json(const json& content) {
   Manifest m;
+  m.version = content.at("version").get<int64_t>();
   m.step = content.at("step").get<int64_t>();
   m.world = content.at("world").get<int64_t>();
-  m.weights = content.at("weights").get<std::string>();
-  for (const json& shard : content.at("shards"))
-    m.shards.push_back({shard.at("rank").get<int64_t>(), shard.at("file").get<std::string>()});
+  m.token = content.value("token", "");
+  if (m.version == 1)
+    m.shards = first_shards(content);
+  else
+    for (const json& shard : content.at("shards")) m.shards.push_back(shard_from(shard));
   for (const auto& [name, file] : content.at("files").items())
     m.files[name] = {file.at("bytes").get<int64_t>(), file.at("xxh3").get<std::string>()};
   for (const auto& [name, metric] : content.at("metrics").items())  // null: was not finite
@@ -43,12 +104,51 @@ void check_format(const json& content, const fs::path& dir) {
   if (content.value("format", "") != format_name)
     throw broken_checkpoint(dir, fmt::format("{} is not that of a checkpoint", manifest_name));
   const auto version = content.value("version", int64_t{0});
-  if (version != format_version)
-    throw broken_checkpoint(
-        dir, fmt::format("it has format version {}, this braid reads {}", version, format_version));
+  if (version < 1 || version > format_version)
+    throw broken_checkpoint(dir, fmt::format("it has format version {}, this braid reads 1 to {}",
+                                             version, format_version));
   if (content.value("xxh3", "") != self_hash(content))
     throw broken_checkpoint(
         dir, fmt::format("{} differs from what was saved (its hash is wrong)", manifest_name));
+}
+
+// One line for each value and each piece: readable, and small with many pieces.
+std::string in_lines(const json& content) {
+  std::string text = "{";
+  const char* comma = "\n";
+  for (const auto& [key, value] : content.items()) {
+    text += fmt::format("{} {}: ", comma, json(key).dump());
+    comma = ",\n";
+    if (key != "shards") {
+      text += value.dump();
+      continue;
+    }
+    text += "[";
+    const char* shard_comma = "";
+    for (json shard : value) {
+      const json pieces = std::move(shard["pieces"]);
+      shard.erase("pieces");
+      std::string line = shard.dump();
+      line.pop_back();
+      text += fmt::format("{}\n  {},\"pieces\":[", shard_comma, line);
+      shard_comma = ",";
+      for (size_t i = 0; i < pieces.size(); ++i)
+        text += fmt::format("{}\n   {}", i == 0 ? "" : ",", pieces[i].dump());
+      text += "]}";
+    }
+    text += "]";
+  }
+  return text + "\n}\n";
+}
+
+void check_size(const fs::path& dir, const std::string& name, int64_t bytes) {
+  std::error_code error;
+  const auto size = fs::file_size(dir / name, error);
+  if (error) throw broken_checkpoint(dir, fmt::format("{} is missing: {}", name, error.message()));
+  if (static_cast<int64_t>(size) == bytes) return;
+  throw broken_checkpoint(
+      dir, fmt::format("{} is {} ({} of {} bytes)", name,
+                       static_cast<int64_t>(size) < bytes ? "truncated" : "too long", size, bytes));
 }
 
 }  // namespace
@@ -61,19 +161,17 @@ StorageError broken_checkpoint(const fs::path& dir, const std::string& why) {
 
 std::string to_json(const Manifest& m) {
   json content = {{"format", format_name}, {"version", format_version}, {"step", m.step},
-                  {"world", m.world},      {"weights", m.weights},      {"metrics", m.metrics},
+                  {"world", m.world},      {"token", m.token},          {"metrics", m.metrics},
                   {"values", m.values}};
   content["shards"] = json::array();
-  for (const Shard& shard : m.shards)
-    content["shards"].push_back({{"rank", shard.rank}, {"file", shard.file}});
+  for (const Shard& shard : m.shards) content["shards"].push_back(shard_json(shard));
   content["files"] = json::object();
   for (const auto& [name, record] : m.files)
     content["files"][name] = {{"bytes", record.bytes}, {"xxh3", record.xxh3}};
-  // Through text once: numbers that are not finite become null, and the hash must see what a reader
-  // sees.
-  content = json::parse(content.dump());
+  // Numbers that are not finite are written as null, and the hash must see what a reader sees.
+  content["metrics"] = json::parse(content["metrics"].dump());
   content["xxh3"] = self_hash(content);
-  return content.dump(1) + "\n";
+  return in_lines(content);
 }
 
 Manifest read_manifest(const fs::path& dir) {
@@ -93,18 +191,21 @@ Manifest read_manifest(const fs::path& dir) {
   }
 }
 
-void check_sizes(const Manifest& manifest, const fs::path& dir) {
-  for (const auto& [name, record] : manifest.files) {
-    std::error_code error;
-    const auto size = fs::file_size(dir / name, error);
-    if (error)
-      throw broken_checkpoint(dir, fmt::format("{} is missing: {}", name, error.message()));
-    if (static_cast<int64_t>(size) != record.bytes)
-      throw broken_checkpoint(
-          dir, fmt::format("{} is {} ({} of {} bytes)", name,
-                           static_cast<int64_t>(size) < record.bytes ? "truncated" : "too long",
-                           size, record.bytes));
+std::string to_json(const Shard& shard) { return shard_json(shard).dump(); }
+
+Shard read_shard_record(const fs::path& file) {
+  try {
+    return shard_from(json::parse(read_text(file)));
+  } catch (const json::exception& wrong) {
+    throw broken_checkpoint(file.parent_path(),
+                            fmt::format("{}: {}", file.filename().string(), wrong.what()));
   }
+}
+
+void check_sizes(const Manifest& manifest, const fs::path& dir) {
+  for (const auto& [name, record] : manifest.files) check_size(dir, name, record.bytes);
+  if (manifest.version == 1) return;  // all files are in that list
+  for (const Shard& shard : manifest.shards) check_size(dir, shard.file, shard.record.bytes);
 }
 
 }  // namespace braid::checkpoint

@@ -1,164 +1,41 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/checkpoint/store.h"
 
-#include <fcntl.h>
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <set>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
 #include <utility>
 
 #include "braid/core/error.h"
-#include "braid/core/fs.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/tensor_file.h"
+#include "braid/core/mix.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/newest.h"
+#include "checkpoint/staging.h"
+#include "checkpoint/writing.h"
 
 namespace braid::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* weights_name = "model.safetensors";
-constexpr const char* config_name = "config.yaml";
-constexpr std::string_view model_prefix = "model/";
-
-std::string folder_name(int64_t step) { return fmt::format("step-{:08}", step); }
-
-std::string shard_name(int64_t rank, int64_t world) {
-  return fmt::format("state-{:05}-of-{:05}.safetensors", rank, world);
+// Two saves never share a folder, not even those of two runs that were started by mistake.
+std::string fresh_token() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return hex_of(mix(static_cast<uint64_t>(now) ^ (static_cast<uint64_t>(::getpid()) << 40)))
+      .substr(0, 8);
 }
 
-// The step of "step-00001200"; -1 for any other name, "step-00001200.tmp-77" among them.
-int64_t step_of(const fs::path& dir) {
-  const std::string name = dir.filename().string();
-  if (!name.starts_with("step-") || name.size() < 13 || name.size() > 23) return -1;
-  if (name.find_first_not_of("0123456789", 5) != std::string::npos) return -1;
-  return std::stoll(name.substr(5));
-}
-
-void remove_quietly(const fs::path& dir) {
-  std::error_code ignored;
-  fs::remove_all(dir, ignored);
-}
-
-// What a killed process left behind.
-void remove_stale(const fs::path& dir) {
-  std::error_code error;
-  std::vector<fs::path> stale;
-  for (const auto& item : fs::directory_iterator(dir, error)) {
-    const std::string name = item.path().filename().string();
-    if (name.starts_with("step-") && name.find(".tmp-") != std::string::npos)
-      stale.push_back(item.path());
-  }
-  for (const fs::path& path : stale) remove_quietly(path);
-}
-
-FileRecord write_bytes(const fs::path& file, std::string_view bytes) {
-  FileWriter out(file, static_cast<int64_t>(bytes.size()));
-  out.write(bytes.data(), bytes.size());
-  return out.finish();
-}
-
-void write_folder(const fs::path& dir, const Snapshot& snapshot) {
-  make_dirs(dir);
-  Tensors model, rest;
-  for (const auto& [name, tensor] : snapshot.state.tensors) {
-    if (name.starts_with(model_prefix))
-      model.emplace(name.substr(model_prefix.size()), tensor);
-    else
-      rest.emplace(name, tensor);
-  }
-  Manifest manifest{.step = snapshot.step,
-                    .world = 1,
-                    .weights = weights_name,
-                    .shards = {{0, shard_name(0, 1)}},
-                    .files = {},
-                    .metrics = snapshot.metrics,
-                    .values = snapshot.state.values};
-  manifest.files[weights_name] = write_tensors(dir / weights_name, model, {{"format", "pt"}});
-  const std::string& shard = manifest.shards.front().file;
-  manifest.files[shard] = write_tensors(dir / shard, rest, {});
-  manifest.files[config_name] = write_bytes(dir / config_name, snapshot.config);
-  write_bytes(dir / manifest_name, to_json(manifest));
-  sync_dir(dir);
-}
-
-// Moves the whole new folder to its name. A folder of the same step is exchanged in one stroke
-// where the file system can.
-void put_in_place(const fs::path& temporary, const fs::path& target) {
-  if (fs::exists(target)) {
-    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-      sync_dir(target.parent_path());
-      remove_quietly(temporary);
-      return;
-    }
-    const fs::path old = temporary.string() + "-old";
-    rename_durably(target, old);
-    rename_durably(temporary, target);
-    remove_quietly(old);
-    return;
-  }
-  rename_durably(temporary, target);
-}
-
-Tensors read_checked(const fs::path& dir, const std::string& name, const Manifest& manifest) {
-  const auto record = manifest.files.find(name);
-  if (record == manifest.files.end())
-    throw broken_checkpoint(dir, fmt::format("{} does not list {}", manifest_name, name));
-  FileReader in(dir / name);
-  SafetensorsFile file = read_tensors(in);
-  if (in.record() != record->second)
-    throw broken_checkpoint(dir, fmt::format("{} differs from what was saved (hash {}, saved {})",
-                                             name, in.record().xxh3, record->second.xxh3));
-  return std::move(file.tensors);
-}
-
-std::string read_config(const fs::path& dir, const Manifest& manifest) {
-  const auto record = manifest.files.find(config_name);
-  if (record == manifest.files.end()) return {};
-  std::string text = read_text(dir / config_name);
-  if (xxh3_of(text) != record->second.xxh3)
-    throw broken_checkpoint(dir, fmt::format("{} differs from what was saved", config_name));
-  return text;
-}
-
-// One checkpoint in the eyes of prune() and best().
-struct Rated {
-  fs::path dir;
-  double metric = 0;
-};
-
-// The ones that look whole (sizes fit) and have a finite metric, best first; equal ones in the
-// order of their steps.
-std::vector<Rated> rated(const std::vector<fs::path>& whole, const CheckpointOptions& options) {
-  std::vector<Rated> result;
-  for (const fs::path& dir : whole) {
-    const auto metrics = read_manifest(dir).metrics;
-    const auto metric = metrics.find(options.metric);
-    if (metric != metrics.end() && std::isfinite(metric->second))
-      result.push_back({dir, metric->second});
-  }
-  std::stable_sort(result.begin(), result.end(), [&](const Rated& a, const Rated& b) {
-    return options.highest ? a.metric > b.metric : a.metric < b.metric;
-  });
-  return result;
-}
-
-std::vector<fs::path> whole_by_size(const std::vector<fs::path>& all) {
-  std::vector<fs::path> whole;
-  for (const fs::path& dir : all) {
-    try {
-      check_sizes(read_manifest(dir), dir);
-      whole.push_back(dir);
-    } catch (const StorageError&) {
-      // A broken one is neither counted nor removed: newest() will name it.
-    }
-  }
-  return whole;
+void read_whole(const Reader& reader, Parts parts, State& state) {
+  for (const auto& [name, stored] : reader.tensors())
+    if (parts == Parts::all || name.starts_with(model_prefix))
+      state.tensors[name] = at::empty(stored.shape, at::TensorOptions(stored.dtype));
+  reader.fill(state);
 }
 
 }  // namespace
@@ -171,91 +48,165 @@ void describe(Fields& fields, CheckpointOptions& o) {
   fields.field("metric", o.metric, "validation metric that says which is best");
   fields.field("highest", o.highest, "a higher metric is better");
   fields.field("at_end", o.at_end, "save after the last step");
+  fields.field("background", o.background,
+               "write while training goes on; takes the share of a rank once more in host memory");
+  fields.field("timeout", o.timeout, "time that the slowest rank may take to write its share",
+               {.above = 0});
 }
 
-Store::Store(fs::path dir, CheckpointOptions options)
-    : dir_(std::move(dir)), options_(std::move(options)) {}
+// The save under way and what is kept from one to the next.
+struct Store::Writing {
+  std::thread thread;
+  std::exception_ptr error;  // of the thread; read after it has ended
+  std::atomic<bool> busy = false, leaving = false;
+  Staging staging;
+  std::string layout;            // of this rank, when `runs` were dealt
+  std::vector<WrittenRun> runs;  // that this rank writes
+
+  ~Writing() {
+    leaving = true;
+    settle();
+  }
+
+  void settle() {
+    if (thread.joinable()) thread.join();
+  }
+
+  void rethrow() {
+    settle();
+    if (error) std::rethrow_exception(std::exchange(error, nullptr));
+  }
+
+  std::string complaint() {
+    settle();
+    if (!error) return "";
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& wrong) {
+      return fmt::format("{}: {}", wrong.complaint().what, wrong.complaint().why);
+    } catch (const std::exception& wrong) {
+      return wrong.what();
+    }
+  }
+
+  void start(Job job) {
+    busy = true;
+    thread = std::thread([this, job = std::move(job)]() mutable {
+      try {
+        write_checkpoint(job, leaving);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      busy = false;
+    });
+  }
+
+  std::string agree(const comm::Group& world, const std::vector<Holding>& mine);
+  void deal(const comm::Group& world, const std::string& text);
+};
+
+// One message before each save: a rank that failed says "-" and why; the others "=" or, if their
+// layout is not that of the last save, "*", and a token.
+std::string Store::Writing::agree(const comm::Group& world, const std::vector<Holding>& mine) {
+  const std::string failure = complaint(), text = to_text(mine);
+  const std::string word = (text == layout ? "=" : "*") + fresh_token();
+  const std::vector<std::string> all =
+      exchange_texts(world, failure.empty() ? word : "-" + failure);
+  rethrow();
+  bool same = true;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].starts_with("-"))
+      throw StorageError({.what = fmt::format("rank {} could not write its share", rank),
+                          .why = all[rank].substr(1),
+                          .fix = "see the message of that rank; older checkpoints are whole"});
+    same = same && all[rank].starts_with("=");
+  }
+  if (!same) deal(world, text);
+  return all[0].substr(1);  // that of rank 0
+}
+
+void Store::Writing::deal(const comm::Group& world, const std::string& text) {
+  std::vector<std::vector<Holding>> all;
+  for (const std::string& other : exchange_texts(world, text)) all.push_back(holdings_from(other));
+  runs = runs_of(all, world.rank());
+  layout = text;
+}
+
+Store::Store(fs::path dir, CheckpointOptions options, comm::Group world)
+    : dir_(std::move(dir)),
+      options_(std::move(options)),
+      world_(std::move(world)),
+      writing_(std::make_unique<Writing>()) {}
+Store::~Store() = default;
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
 
 fs::path Store::save(const Snapshot& snapshot) {
-  make_dirs(dir_);
-  remove_stale(dir_);
+  const std::vector<Holding> mine = holdings_of(snapshot.state);
+  const std::string token = writing_->agree(world_, mine);
   const fs::path target = dir_ / folder_name(snapshot.step);
-  const fs::path temporary = target.string() + fmt::format(".tmp-{}", ::getpid());
-  try {
-    write_folder(temporary, snapshot);
-    put_in_place(temporary, target);
-  } catch (...) {
-    remove_quietly(temporary);
-    throw;
+  Job job{.temporary = target.string() + ".tmp-" + token,
+          .target = target,
+          .plans = plan_shards(mine, writing_->runs, world_.rank(), world_.size()),
+          .manifest = {.step = snapshot.step,
+                       .world = world_.size(),
+                       .token = token,
+                       .shards = {},
+                       .files = {},
+                       .metrics = snapshot.metrics,
+                       .values = snapshot.state.values},
+          .config = snapshot.config,
+          .rank = world_.rank(),
+          .options = options_};
+  if (!options_.background) {
+    take_late(job.plans, snapshot.state);
+    write_checkpoint(job, writing_->leaving);
+    return target;
   }
-  prune(target);
+  writing_->staging.take(job.plans, snapshot.state);
+  writing_->start(std::move(job));
   return target;
 }
 
-void Store::prune(const fs::path& just_saved) const {
-  const std::vector<fs::path> whole = whole_by_size(list());
-  std::set<fs::path> held = {just_saved};
-  const auto newest = std::min<size_t>(whole.size(), static_cast<size_t>(options_.keep));
-  held.insert(whole.end() - static_cast<std::ptrdiff_t>(newest), whole.end());
-  const std::vector<Rated> ranking = rated(whole, options_);
-  for (size_t i = 0; i < ranking.size() && i < static_cast<size_t>(options_.best); ++i)
-    held.insert(ranking[i].dir);
-  for (const fs::path& dir : whole)
-    if (!held.contains(dir)) remove_quietly(dir);
+void Store::wait() { writing_->rethrow(); }
+bool Store::busy() const { return writing_->busy; }
+
+void Store::check() {
+  if (!writing_->busy) writing_->rethrow();
 }
 
 std::vector<fs::path> Store::list() const {
-  std::vector<fs::path> result;
-  std::error_code error;
-  for (const auto& item : fs::directory_iterator(dir_, error))
-    if (step_of(item.path()) >= 0 && item.is_directory(error)) result.push_back(item.path());
-  std::sort(result.begin(), result.end(),
-            [](const fs::path& a, const fs::path& b) { return step_of(a) < step_of(b); });
-  return result;
+  writing_->settle();
+  return checkpoint_folders(dir_);
 }
 
 fs::path Store::best() const {
-  const std::vector<Rated> ranking = rated(whole_by_size(list()), options_);
-  return ranking.empty() ? fs::path() : ranking.front().dir;
+  writing_->settle();
+  const std::vector<fs::path> ranking = best_first(dir_, options_);
+  return ranking.empty() ? fs::path() : ranking.front();
+}
+
+std::optional<Found> Store::newest(const Take& take) const {
+  writing_->settle();
+  return find_newest(dir_, world_, take);
 }
 
 std::optional<Found> Store::newest() const {
-  const std::vector<fs::path> all = list();
-  Found found;
-  for (auto dir = all.rbegin(); dir != all.rend(); ++dir) {
-    try {
-      found.snapshot = load(*dir);
-      found.dir = *dir;
-      return found;
-    } catch (const StorageError& error) {
-      found.skipped.push_back(
-          fmt::format("{}: {}", dir->filename().string(), error.complaint().why));
-    }
-  }
-  if (all.empty()) return std::nullopt;
-  throw StorageError({.what = fmt::format("none of the {} checkpoints in {} can be used",
-                                          all.size(), dir_.string()),
-                      .why = fmt::format("{}", fmt::join(found.skipped, "; ")),
-                      .fix = "restore one from a copy, or start anew without --resume"});
+  State whole;
+  std::optional<Found> found = newest([&](const Reader& reader) {
+    whole = {};
+    read_whole(reader, Parts::all, whole);
+  });
+  if (found) found->snapshot.state.tensors = std::move(whole.tensors);
+  return found;
 }
 
 Snapshot load(const fs::path& checkpoint, Parts parts) {
-  const Manifest manifest = read_manifest(checkpoint);
-  check_sizes(manifest, checkpoint);
-  if (manifest.world != 1 || manifest.shards.size() != 1)
-    throw broken_checkpoint(
-        checkpoint,
-        fmt::format("{} ranks wrote it, and this version trains in one process", manifest.world));
-  Snapshot snapshot{.step = manifest.step,
-                    .state = {},
-                    .metrics = manifest.metrics,
-                    .config = read_config(checkpoint, manifest)};
-  State model;
-  model.tensors = read_checked(checkpoint, manifest.weights, manifest);
-  snapshot.state.put("model", model);
-  if (parts == Parts::weights) return snapshot;
-  snapshot.state.tensors.merge(read_checked(checkpoint, manifest.shards.front().file, manifest));
-  snapshot.state.values = manifest.values;
+  const Reader reader(checkpoint);
+  check_sizes(read_manifest(checkpoint), checkpoint);
+  Snapshot snapshot = without_tensors(reader);
+  read_whole(reader, parts, snapshot.state);
+  if (parts == Parts::weights) snapshot.state.values.clear();
   return snapshot;
 }
 

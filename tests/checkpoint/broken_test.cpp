@@ -33,6 +33,12 @@ Snapshot filled(int64_t step, int64_t elements = 64) {
   return s;
 }
 
+fs::path saved(Store& store, const Snapshot& snapshot) {
+  fs::path made = store.save(snapshot);
+  store.wait();
+  return made;
+}
+
 void flip_bit(const fs::path& file, int64_t from_end) {
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
   stream.seekg(-from_end, std::ios::end);
@@ -51,7 +57,7 @@ const char* const shard = "state-00000-of-00001.safetensors";
 TEST(BrokenCheckpoint, FallsBackToTheNewestWholeOneAndSaysWhy) {
   const test::TempDir dir;
   Store store(dir / "ck", {.keep = 9});
-  for (int64_t step = 1; step <= 6; ++step) store.save(filled(step));
+  for (int64_t step = 1; step <= 6; ++step) saved(store, filled(step));
   const auto folder = [&](int step) { return dir / ("ck/step-0000000" + std::to_string(step)); };
   shorten(folder(6) / shard, 8);
   flip_bit(folder(5) / weights, 3);
@@ -76,7 +82,7 @@ TEST(BrokenCheckpoint, EveryByteCounts) {
   Store store(dir / "ck");
   Snapshot snapshot = filled(1, 2);
   snapshot.config = "seed: 1";
-  const fs::path made = store.save(snapshot);
+  const fs::path made = saved(store, snapshot);
   for (const auto& item : fs::directory_iterator(made)) {
     const auto size = static_cast<int64_t>(fs::file_size(item.path()));
     const bool json = item.path().filename() == "manifest.json";
@@ -101,7 +107,7 @@ TEST(BrokenCheckpoint, EveryByteCounts) {
 TEST(BrokenCheckpoint, AllBrokenIsAnError) {
   const test::TempDir dir;
   Store store(dir / "ck");
-  for (int64_t step = 1; step <= 2; ++step) shorten(store.save(filled(step)) / weights, 1);
+  for (int64_t step = 1; step <= 2; ++step) shorten(saved(store, filled(step)) / weights, 1);
   const std::string text = error_of([&] { store.newest(); });
   EXPECT_TRUE(contains(text, "none of the 2 checkpoints in"));
   EXPECT_TRUE(contains(text, "step-00000001: model.safetensors is truncated"));
@@ -112,19 +118,19 @@ TEST(BrokenCheckpoint, BrokenOnesDoNotPushWholeOnesOut) {
   const test::TempDir dir;
   Store store(dir / "ck", {.keep = 2, .best = 0});
   store.save(filled(1));
-  shorten(store.save(filled(2)) / shard, 1);
-  store.save(filled(3));
+  shorten(saved(store, filled(2)) / shard, 1);
+  saved(store, filled(3));
   EXPECT_TRUE(fs::exists(dir / "ck/step-00000001/manifest.json"));
 }
 
 TEST(BrokenCheckpoint, WhatAKilledProcessLeftIsRemovedAtTheNextSave) {
   const test::TempDir dir;
   Store store(dir / "ck");
-  store.save(filled(1));
+  saved(store, filled(1));
   fs::create_directories(dir / "ck/step-00000002.tmp-4711");
   std::ofstream(dir / "ck/step-00000002.tmp-4711/model.safetensors") << "half";
   EXPECT_EQ(store.newest()->snapshot.step, 1);
-  store.save(filled(2));
+  saved(store, filled(2));
   EXPECT_FALSE(fs::exists(dir / "ck/step-00000002.tmp-4711"));
   EXPECT_EQ(store.newest()->snapshot.step, 2);
 }
@@ -134,11 +140,11 @@ TEST(BrokenCheckpoint, WhatAKilledProcessLeftIsRemovedAtTheNextSave) {
 TEST(BrokenCheckpoint, KilledInTheMiddle) {
   const test::TempDir dir;
   Store store(dir / "ck");
-  store.save(filled(1, 1 << 18));
+  saved(store, filled(1, 1 << 18));  // no thread at the fork
   for (int round = 0; round < 8; ++round) {
     const pid_t child = fork();
     if (child == 0) {
-      for (int64_t step = 2;; ++step) store.save(filled(step, 1 << 18));
+      for (int64_t step = 2;; ++step) saved(store, filled(step, 1 << 18));
     }
     usleep(10'000 + 7'000 * static_cast<unsigned>(round));
     kill(child, SIGKILL);
@@ -152,7 +158,7 @@ TEST(BrokenCheckpoint, KilledInTheMiddle) {
 }
 
 void expect_old_survives(Store& store, const fs::path& dir) {
-  const std::string text = error_of([&] { store.save(filled(2, 1 << 20)); });
+  const std::string text = error_of([&] { saved(store, filled(2, 1 << 20)); });
   EXPECT_TRUE(contains(text, "cannot write " + (dir / "step-00000002").string()));
   EXPECT_TRUE(contains(text, "it needs 4.00 MiB"));
   EXPECT_TRUE(contains(text, "run.dir"));
@@ -167,9 +173,9 @@ TEST(BrokenCheckpoint, FullDiskLosesNothing) {
     GTEST_SKIP() << "cannot mount a small tmpfs: " << std::strerror(errno);
   {
     Store store(dir / "ck");
-    store.save(filled(1));
+    saved(store, filled(1));
     expect_old_survives(store, dir / "ck");
-    EXPECT_TRUE(contains(error_of([&] { store.save(filled(2, 1 << 20)); }), "No space left"));
+    EXPECT_TRUE(contains(error_of([&] { saved(store, filled(2, 1 << 20)); }), "No space left"));
   }
   umount(dir.path().c_str());
 }
@@ -178,7 +184,7 @@ TEST(BrokenCheckpoint, FullDiskLosesNothing) {
 TEST(BrokenCheckpoint, FileSizeLimitLosesNothing) {
   const test::TempDir dir;
   Store store(dir / "ck");
-  store.save(filled(1));
+  saved(store, filled(1));
   struct rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = signal(SIGXFSZ, SIG_IGN);
@@ -192,7 +198,8 @@ TEST(BrokenCheckpoint, FileSizeLimitLosesNothing) {
 TEST(BrokenCheckpoint, AFileWhereTheFolderShouldBe) {
   const test::TempDir dir;
   std::ofstream(dir / "ck") << "x";
-  const std::string text = error_of([&] { Store(dir / "ck").save(filled(1)); });
+  Store store(dir / "ck");
+  const std::string text = error_of([&] { saved(store, filled(1)); });
   EXPECT_TRUE(contains(text, "cannot create the folder"));
   EXPECT_TRUE(contains(text, "a file stands where a folder is needed"));
 }
@@ -207,7 +214,8 @@ TEST(BrokenCheckpoint, FolderWithoutPermission) {
   const pid_t child = fork();
   if (child == 0) {
     if (getuid() == 0 && setuid(65534) != 0) _exit(2);
-    const std::string text = error_of([&] { Store(dir / "ck").save(filled(1)); });
+    Store store(dir / "ck");
+    const std::string text = error_of([&] { saved(store, filled(1)); });
     _exit(contains(text, "Permission denied") && contains(text, "get write permission") ? 0 : 1);
   }
   int status = 0;

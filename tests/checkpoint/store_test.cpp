@@ -34,6 +34,12 @@ std::vector<std::string> names_in(const fs::path& dir) {
   return names;
 }
 
+fs::path saved(Store& store, const Snapshot& snapshot) {
+  fs::path made = store.save(snapshot);
+  store.wait();
+  return made;
+}
+
 TEST(Store, GivesBackWhatWasSaved) {
   const test::TempDir dir;
   Store store(dir / "ck");
@@ -76,7 +82,7 @@ TEST(Store, KeepsTheNewestAndTheBest) {
   const test::TempDir dir;
   Store store(dir / "ck", {.keep = 2, .best = 1, .metric = "loss"});
   const double losses[] = {5, 1, 3, 4, 2};
-  for (int i = 0; i < 5; ++i) store.save(snapshot_at(i + 1, losses[i]));
+  for (int i = 0; i < 5; ++i) saved(store, snapshot_at(i + 1, losses[i]));
   EXPECT_EQ(names_in(dir / "ck"),
             (std::vector<std::string>{"step-00000002", "step-00000004", "step-00000005"}));
   EXPECT_EQ(store.best().filename(), "step-00000002");
@@ -88,7 +94,7 @@ TEST(Store, ANotFiniteMetricIsNeverBest) {
   Store store(dir / "ck", {.keep = 1, .best = 1, .highest = true});
   store.save(snapshot_at(1, 3));
   store.save(snapshot_at(2, std::nan("")));
-  store.save(snapshot_at(3, INFINITY));
+  saved(store, snapshot_at(3, INFINITY));
   EXPECT_EQ(names_in(dir / "ck"), (std::vector<std::string>{"step-00000001", "step-00000003"}));
   EXPECT_EQ(store.best().filename(), "step-00000001");
   EXPECT_TRUE(std::isnan(store.newest()->snapshot.metrics.at("loss")));
@@ -98,7 +104,7 @@ TEST(Store, SavingAStepAgainReplacesIt) {
   const test::TempDir dir;
   Store store(dir / "ck");
   store.save(snapshot_at(3, 9));
-  store.save(snapshot_at(3, 8));
+  saved(store, snapshot_at(3, 8));
   EXPECT_EQ(names_in(dir / "ck"), (std::vector<std::string>{"step-00000003"}));
   EXPECT_EQ(store.newest()->snapshot.metrics.at("loss"), 8);
 }
@@ -108,7 +114,7 @@ TEST(Store, NeverRemovesTheOneJustSaved) {
   const test::TempDir dir;
   Store store(dir / "ck", {.keep = 1, .best = 0});
   store.save(snapshot_at(100));
-  const fs::path made = store.save(snapshot_at(5));
+  const fs::path made = saved(store, snapshot_at(5));
   EXPECT_TRUE(fs::exists(made / "manifest.json"));
 }
 
@@ -123,6 +129,52 @@ TEST(Store, ListsStepsInOrderAndNothingElse) {
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0].filename(), "step-00000003");
   EXPECT_EQ(all[2].filename(), "step-123456789");
+}
+
+TEST(Store, WithoutAThreadNothingIsUnderWayAfterwards) {
+  const test::TempDir dir;
+  Store store(dir / "ck", {.background = false});
+  const fs::path made = store.save(snapshot_at(7));
+  EXPECT_FALSE(store.busy());
+  EXPECT_TRUE(fs::exists(made / "manifest.json"));
+  EXPECT_TRUE(
+      store.newest()->snapshot.state.tensor("model/layer.weight").equal(at::full({2, 3}, 7.0)));
+}
+
+// The state may change as soon as save() has returned, and later saves use the same memory.
+TEST(Store, SavesTheStateOfTheMoment) {
+  const test::TempDir dir;
+  Store store(dir / "ck", {.keep = 9});
+  Snapshot snapshot = snapshot_at(1);
+  for (int64_t step = 1; step <= 3; ++step) {
+    snapshot.step = step;
+    snapshot.state.tensors["model/layer.weight"].fill_(static_cast<double>(step));
+    store.save(snapshot);
+    snapshot.state.tensors["model/layer.weight"].fill_(-1);
+  }
+  for (const fs::path& folder : store.list()) {
+    const Snapshot back = load(folder);
+    EXPECT_TRUE(back.state.tensor("model/layer.weight")
+                    .equal(at::full({2, 3}, static_cast<double>(back.step))));
+  }
+}
+
+// A folder that the first version of the format wrote (2 steps of configs/mlp.yaml).
+TEST(Store, ReadsTheFirstFormat) {
+  const fs::path old = fs::path(BRAID_SOURCE_DIR) / "tests/golden/checkpoint_v1";
+  const Snapshot s = load(old);
+  EXPECT_EQ(s.step, 2);
+  EXPECT_EQ(s.state.integer("loader/seen"), 64);
+  const Tensors model = read_safetensors(old / "model.safetensors").tensors;
+  for (const auto& [name, tensor] : model)
+    EXPECT_TRUE(s.state.tensor("model/" + name).equal(tensor)) << name;
+  EXPECT_EQ(s.state.tensors.size(), 4 * model.size());
+  EXPECT_EQ(load(old, Parts::weights).state.tensors.size(), model.size());
+  const test::TempDir dir;
+  fs::copy(old, dir / "broken");
+  std::fstream(dir / "broken/model.safetensors", std::ios::in | std::ios::out).seekp(9000).put('x');
+  EXPECT_TRUE(test::contains(test::error_of([&] { load(dir / "broken"); }),
+                             "model.safetensors differs from what was saved (hash "));
 }
 
 TEST(Store, ReadsItsOptions) {
