@@ -7,6 +7,7 @@
 #include "braid/report/sink.h"
 #include "report/pace.h"
 #include "report/progress_bar.h"
+#include "report/rank_text.h"
 
 namespace braid::report {
 namespace {
@@ -47,14 +48,20 @@ class ConsoleSink final : public Sink {
                                   : std::string("no limit in steps");
     say(fmt::format("  {}: {} samples a step, {} steps an epoch, {}", info.config_spec,
                     info.global_batch, info.steps_per_epoch, steps));
+    if (info.ranks > 1) say("  " + ranks_text(info));
     if (info.first_step > 0) say(fmt::format("  goes on after step {}", info.first_step));
     say("Starting Training Loop...");
   }
 
   void step(const StepRecord& record) override {
     forecast_.add_step(record.seconds);
-    if (tty_) pace_.fade(0.95);
+    if (tty_) {
+      pace_.fade(0.95);
+      recent_.fade(0.95);
+    }
     pace_.add(record);
+    recent_.add(record.ranks);
+    of_epoch_.add(record.ranks);
     if (record.skipped)
       say(fmt::format("  step {}: update skipped, the loss scale is now {}", record.step,
                       record.loss_scale.value_or(0)));
@@ -63,6 +70,7 @@ class ConsoleSink final : public Sink {
     if (tty_ || (!last && record.step % every_ != 0 && record.step != info_.first_step + 1)) return;
     say(step_text(record));
     pace_ = {};
+    recent_ = {};
   }
 
   // The sentences of the NERSC tutorial, which counts epochs from 1: scripts pick the numbers out
@@ -71,6 +79,10 @@ class ConsoleSink final : public Sink {
     say(fmt::format("Time taken for epoch {} is {:f} sec, avg {:f} samples/sec", record.epoch + 1,
                     record.seconds, record.samples_per_second));
     say(fmt::format("  Avg train loss={:f}", record.train_loss));
+    const std::vector<RankTime> means = of_epoch_.means();
+    if (!means.empty())
+      for (const std::string& line : rank_table(means)) say(line);
+    of_epoch_ = {};
   }
 
   void valid(const ValidRecord& record) override {
@@ -113,6 +125,10 @@ class ConsoleSink final : public Sink {
     if (info_.total_steps > 0)
       words.push_back("ETA " + clock_text(forecast_.seconds_left(info_.total_steps - step)));
     words.push_back(fmt::format("data wait {:.0f} %", 100 * pace_.wait_share()));
+    if (info_.ranks > 1)
+      words.push_back(fmt::format("comm wait {:.0f} %", 100 * pace_.comm_share()));
+    const std::string slow = straggler_text(recent_.means());
+    if (!slow.empty()) words.push_back(slow);
     return words;
   }
 
@@ -140,6 +156,8 @@ class ConsoleSink final : public Sink {
   ProgressBar bar_;
   RunInfo info_;
   Pace pace_;
+  RankSums recent_;    // since the last line
+  RankSums of_epoch_;  // since the last epoch
   Forecast forecast_;
 };
 

@@ -1,37 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/report/html.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "braid/core/fs.h"
-#include "report/curves.h"
 #include "report/page.h"
+#include "report/page_ranks.h"
 #include "report/summary.h"
 
 namespace braid::report {
 namespace {
-
-using PageJson = nlohmann::ordered_json;
-
-// Six digits are more than a screen shows, and a third of the bytes.
-PageJson rounded(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  return std::stod(fmt::format("{:.6g}", value));
-}
-
-PageJson json_of(const Curve& curve) {
-  PageJson seconds = PageJson::array(), value = PageJson::array();
-  for (const double x : curve.seconds) seconds.push_back(rounded(x));
-  for (const double x : curve.value) value.push_back(rounded(x));
-  return {{"s", curve.step}, {"t", std::move(seconds)}, {"v", std::move(value)}};
-}
 
 PageJson json_of(const std::optional<BestValue>& best) {
   if (!best) return nullptr;
@@ -63,6 +45,9 @@ PageJson curves_of(const RunLog& log) {
         [](const StepRecord& step) { return step.tflops * step.seconds; }, seconds_of));
   json["wait"] = json_of(
       curves.ratio([](const StepRecord& step) { return 100 * step.data_wait; }, seconds_of));
+  if (log.info.ranks > 1)
+    json["comm"] = json_of(
+        curves.ratio([](const StepRecord& step) { return 100 * step.comm_wait; }, seconds_of));
   json["memory"] = json_of(curves.ratio(
       [](const StepRecord& step) { return std::ldexp(static_cast<double>(step.memory), -30); },
       one_step));
@@ -154,6 +139,7 @@ PageJson summary_json(const RunLog& log) {
           {"mfu", log.info.peak_flops > 0 ? rounded(1e14 * summary.tflops / log.info.peak_flops)
                                           : PageJson(nullptr)},
           {"wait", rounded(100 * summary.data_wait)},
+          {"comm", summary.ranks > 1 ? rounded(100 * summary.comm_wait) : PageJson(nullptr)},
           {"memory", rounded(std::ldexp(static_cast<double>(summary.memory), -30))}};
 }
 
@@ -163,6 +149,8 @@ PageJson run_json(const std::filesystem::path& run) {
   json["label"] = log.info.name;
   json["path"] = run.string();
   json["curves"] = curves_of(log);
+  json["ranks"] = ranks_json(log);
+  json["rank_curves"] = rank_curves_json(log);
   json["metrics"] = metrics_json(log);
   json["splits"] = other_splits(log);
   json["events"] = events_json(log);
@@ -242,6 +230,7 @@ std::string html_report(const std::vector<std::filesystem::path>& runs) {
   make_labels_unique(data);
   return filled(page_html, {{"title", html_escaped(title_of(data))},
                             {"style", std::string(page_css)},
+                            {"ranks_script", std::string(page_ranks_js)},
                             {"script", std::string(page_js)},
                             {"data", script_escaped(data)}});
 }

@@ -15,11 +15,13 @@ void Pace::add(const StepRecord& record) {
   tokens_ += static_cast<double>(record.tokens);
   seconds_ += record.seconds;
   data_wait_ += record.data_wait;
+  comm_wait_ += record.comm_wait;
   tera_flop_ += record.tflops * record.seconds;
 }
 
 void Pace::fade(double keep) {
-  for (double* sum : {&samples_, &tokens_, &seconds_, &data_wait_, &tera_flop_}) *sum *= keep;
+  for (double* sum : {&samples_, &tokens_, &seconds_, &data_wait_, &comm_wait_, &tera_flop_})
+    *sum *= keep;
 }
 
 std::vector<std::string> Pace::words(double peak_flops) const {

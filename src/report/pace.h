@@ -16,10 +16,11 @@ class Pace {
   // samples/s, tokens/s of a token model, TFLOP/s, MFU if the peak is known.
   std::vector<std::string> words(double peak_flops) const;
   double wait_share() const { return rate(data_wait_); }
+  double comm_share() const { return rate(comm_wait_); }
 
  private:
   double rate(double amount) const { return seconds_ > 0 ? amount / seconds_ : 0; }
-  double samples_ = 0, tokens_ = 0, seconds_ = 0, data_wait_ = 0, tera_flop_ = 0;
+  double samples_ = 0, tokens_ = 0, seconds_ = 0, data_wait_ = 0, comm_wait_ = 0, tera_flop_ = 0;
 };
 
 // Time to the end from the mean of the steps and evaluations of this process. The first step is

@@ -20,6 +20,10 @@ double number_of(const LogJson& json) {
 
 double number_at(const LogJson& json, const char* key) { return number_of(json.at(key)); }
 
+double number_or_zero(const LogJson& json, const char* key) {
+  return json.contains(key) ? number_at(json, key) : 0;
+}
+
 int64_t integer_at(const LogJson& json, const char* key) { return json.at(key).get<int64_t>(); }
 
 std::string text_at(const LogJson& json, const char* key) {
@@ -46,8 +50,44 @@ RunInfo run_of(const LogJson& json) {
           .first_step = integer_at(json, "first_step"),
           .global_batch = integer_at(json, "global_batch"),
           .tokens_per_sample = integer_at(json, "tokens_per_sample"),
+          .ranks = json.value("ranks", int64_t{1}),  // older logs have none of these
+          .mesh = json.value("mesh", std::string()),
+          .latency = number_or_zero(json, "latency"),
           .flops_per_sample = number_at(json, "flops_per_sample"),
           .peak_flops = number_at(json, "peak_flops")};
+}
+
+RankTime rank_time_of(const LogJson& json) {
+  return {number_at(json, "seconds"), number_at(json, "data_wait"), number_at(json, "comm_wait")};
+}
+
+std::vector<RankTime> ranks_of(const LogJson& json) {
+  std::vector<RankTime> ranks;
+  if (!json.contains("rank_seconds")) return ranks;
+  const LogJson &seconds = json.at("rank_seconds"), &data = json.at("rank_data_wait"),
+                &comm = json.at("rank_comm_wait");
+  for (size_t i = 0; i < seconds.size(); ++i)
+    ranks.push_back({number_of(seconds.at(i)), number_of(data.at(i)), number_of(comm.at(i))});
+  return ranks;
+}
+
+Spread spread_at(const LogJson& json, const char* key) {
+  const LogJson& spread = json.at(key);
+  return {number_at(spread, "min"), number_at(spread, "median"), number_at(spread, "max")};
+}
+
+RankSpread rank_spread_of(const LogJson& json) {
+  const LogJson& all = json.at("rank_spread");
+  RankSpread spread{.step = integer_at(json, "step"),
+                    .ranks = integer_at(all, "ranks"),
+                    .seconds = spread_at(all, "seconds"),
+                    .busy = spread_at(all, "busy"),
+                    .own_work = spread_at(all, "own_work"),
+                    .data_wait = spread_at(all, "data_wait"),
+                    .comm_wait = spread_at(all, "comm_wait")};
+  for (const LogJson& rank : json.at("slowest_ranks"))
+    spread.slowest.push_back({integer_at(rank, "rank"), rank_time_of(rank)});
+  return spread;
 }
 
 StepRecord step_of(const LogJson& json) {
@@ -63,7 +103,9 @@ StepRecord step_of(const LogJson& json) {
                     .tflops = number_at(json, "tflops"),
                     .grad_norm = std::nullopt,
                     .loss_scale = std::nullopt,
-                    .skipped = json.value("skipped", false)};
+                    .skipped = json.value("skipped", false),
+                    .comm_wait = number_or_zero(json, "comm_wait"),
+                    .ranks = ranks_of(json)};
   if (json.contains("grad_norm")) record.grad_norm = number_at(json, "grad_norm");
   if (json.contains("loss_scale")) record.loss_scale = number_at(json, "loss_scale");
   return record;
@@ -93,6 +135,7 @@ void take_line(RunLog& log, const LogJson& json) {
   const std::string type = text_at(json, "type");
   if (type == "run") log.info = run_of(json);
   if (type == "step") log.steps.push_back(step_of(json));
+  if (type == "step" && json.contains("rank_spread")) log.spreads.push_back(rank_spread_of(json));
   if (type == "epoch") log.epochs.push_back(epoch_of(json));
   if (type == "valid") log.valids.push_back(valid_of(json));
   if (type == "event")

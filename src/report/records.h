@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "braid/core/record.h"
+#include "report/ranks.h"
 
 namespace braid::report {
 
@@ -21,6 +22,7 @@ std::string to_line(const EndRecord& record);
 struct RunLog {
   RunInfo info;  // the last start
   std::vector<StepRecord> steps;
+  std::vector<RankSpread> spreads;  // of the steps of worlds too big for StepRecord::ranks
   std::vector<EpochRecord> epochs;
   std::vector<ValidRecord> valids;
   std::vector<EventRecord> events;

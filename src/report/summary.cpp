@@ -30,12 +30,13 @@ const ValidRecord* last_validation(const RunLog& log) {
 }
 
 void sum_steps(RunSummary& summary, const std::vector<StepRecord>& steps) {
-  double samples = 0, tokens = 0, tera_flop = 0, wait = 0;
+  double samples = 0, tokens = 0, tera_flop = 0, wait = 0, comm = 0;
   for (const StepRecord& step : steps) {
     samples += static_cast<double>(step.samples);
     tokens += static_cast<double>(step.tokens);
     tera_flop += step.tflops * step.seconds;
     wait += step.data_wait;
+    comm += step.comm_wait;
     summary.seconds += step.seconds;
     summary.memory = std::max(summary.memory, step.memory);
   }
@@ -44,6 +45,7 @@ void sum_steps(RunSummary& summary, const std::vector<StepRecord>& steps) {
   summary.tokens_per_second = tokens / summary.seconds;
   summary.tflops = tera_flop / summary.seconds;
   summary.data_wait = wait / summary.seconds;
+  summary.comm_wait = comm / summary.seconds;
 }
 
 }  // namespace
@@ -73,6 +75,7 @@ RunSummary summary_of(const RunLog& log) {
   summary.device = log.info.device;
   summary.parameters = log.info.parameters;
   summary.global_batch = log.info.global_batch;
+  summary.ranks = log.info.ranks;
   summary.steps = log.steps.empty() ? log.info.first_step : log.steps.back().step;
   summary.loss =
       log.steps.empty() ? std::numeric_limits<double>::quiet_NaN() : log.steps.back().loss;

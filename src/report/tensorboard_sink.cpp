@@ -22,13 +22,17 @@ class TensorboardSink final : public Sink {
   TensorboardSink(const std::string& dir, int64_t every)
       : dir_(std::filesystem::path(dir) / "events"), every_(std::max<int64_t>(every, 1)) {}
 
-  void start(const RunInfo& info) override { events_.emplace(dir_, info.first_step); }
+  void start(const RunInfo& info) override {
+    events_.emplace(dir_, info.first_step);
+    many_ranks_ = info.ranks > 1;
+  }
 
   void step(const StepRecord& record) override {
     if (record.step % every_ != 0) return;
     scalar("Step/loss", record.step, record.loss);
     scalar("Step/lr", record.step, record.lr);
     scalar("Step/data_wait", record.step, record.data_wait);
+    if (many_ranks_) scalar("Step/comm_wait", record.step, record.comm_wait);
   }
 
   void epoch(const EpochRecord& record) override {
@@ -63,6 +67,7 @@ class TensorboardSink final : public Sink {
 
   std::filesystem::path dir_;
   int64_t every_;
+  bool many_ranks_ = false;
   std::optional<EventsWriter> events_;
 };
 

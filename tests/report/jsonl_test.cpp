@@ -42,9 +42,12 @@ TEST(Jsonl, NamesOfFieldsAreFrozen) {
   step.grad_norm = 1;
   step.loss_scale = 1024;
   step.skipped = true;
+  auto many = step;
+  step.ranks = sample_ranks(4, 2);
+  many.ranks = sample_ranks(65, 2);
   std::string fields;
   for (const std::string& line :
-       {report::to_line(sample_info("a", "b")), report::to_line(step),
+       {report::to_line(sample_info("a", "b")), report::to_line(step), report::to_line(many),
         report::to_line(sample_epoch(0)), report::to_line(sample_valid(0)),
         report::to_line(EventRecord{}), report::to_line(EndRecord{})}) {
     const auto record = ordered_json::parse(line);
@@ -65,7 +68,7 @@ TEST(Jsonl, OptionalFieldsAreLeftOutAndNumbersThatAreNoneAreNull) {
   const auto record = ordered_json::parse(report::to_line(step));
   EXPECT_TRUE(record["loss"].is_null());
   EXPECT_TRUE(record["lr"].is_null());
-  for (const char* name : {"grad_norm", "loss_scale", "skipped"})
+  for (const char* name : {"grad_norm", "loss_scale", "skipped", "rank_seconds", "slowest_rank"})
     EXPECT_FALSE(record.contains(name));
 }
 

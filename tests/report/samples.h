@@ -92,6 +92,29 @@ inline void play(report::Sink& sink, const RunInfo& info, int64_t epochs = 4) {
             .metrics = {{"rmse_u10", 0.0625}}});
 }
 
+// One step of `count` ranks in lockstep, 0.5 s each: all work 0.3 s but `slow`, which works 0.4 s,
+// and what is left is the wait for it.
+inline std::vector<RankTime> sample_ranks(int64_t count, int64_t slow) {
+  std::vector<RankTime> ranks(static_cast<size_t>(count), {0.5, 0.05, 0.15});
+  if (slow >= 0) ranks[static_cast<size_t>(slow)].comm_wait = 0.05;
+  return ranks;
+}
+
+inline RunInfo sample_info_of_ranks(const std::string& dir, int64_t count) {
+  RunInfo info = sample_info("demo", dir);
+  info.ranks = count;
+  info.mesh = "data 2, shard " + std::to_string(count / 2);
+  info.latency = 1.2e-4;
+  return info;
+}
+
+inline StepRecord sample_step_of_ranks(int64_t step, std::vector<RankTime> ranks) {
+  StepRecord record = sample_step(step);
+  record.comm_wait = ranks.front().comm_wait;
+  record.ranks = std::move(ranks);
+  return record;
+}
+
 inline std::string text_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;

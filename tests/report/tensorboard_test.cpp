@@ -100,6 +100,15 @@ TEST_F(Tensorboard, ItsOwnReaderFindsTheTagsOfTheNerscTutorial) {
   EXPECT_EQ(read["images"]["Visualization, t2m"], (json{{10, 1200, 600, "89504e470d0a1a0a"}}));
 }
 
+TEST_F(Tensorboard, TheWaitForOtherRanksIsACurveIfThereAreOthers) {
+  NEEDS_READER();
+  const auto sink = report::tensorboard_sink(dir.path().string());
+  sink->start(sample_info_of_ranks("runs/demo", 4));
+  for (int64_t step = 1; step <= 20; ++step)
+    sink->step(sample_step_of_ranks(step, sample_ranks(4, 2)));
+  EXPECT_EQ(read_back()["scalars"]["Step/comm_wait"], (json{{10, 0.15F}, {20, 0.15F}}));
+}
+
 TEST_F(Tensorboard, AResumedRunReplacesTheStepsThatItDoesAgain) {
   NEEDS_READER();
   auto info = sample_info("demo", "runs/demo");

@@ -39,6 +39,8 @@ struct RunSummary {
   std::optional<double> valid_loss;                                  // of the last validation
   std::vector<std::pair<std::string, double>> metrics;               // of the last validation
   std::optional<BestValue> best;  // of the main metric of all validations
+  int64_t ranks = 1;              // of the last start
+  double comm_wait = 0;           // share of the time rank 0 waited for others, 0 to 1
 };
 RunSummary summarize(const std::filesystem::path& run);
 

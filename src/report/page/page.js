@@ -52,7 +52,7 @@ function intro() {
     return;
   }
   const run = runs[0];
-  const facts = [el("b", {}, run.model), `${count(run.parameters)} parameters`, run.device, `batch ${run.batch}`, run.spec, ending(run)];
+  const facts = [el("b", {}, run.model), `${count(run.parameters)} parameters`, run.device, run.ranks ? `${run.ranks.count} ranks` : "", `batch ${run.batch}`, run.spec, ending(run)];
   box.append(el("h1", {}, run.label), el("p", { class: "facts" }, facts.filter((fact) => fact !== "").map((fact) => el("span", {}, fact))));
   box.append(el("div", { class: "tiles" }, tilesOf(run)));
 }
@@ -70,6 +70,7 @@ function tilesOf(run) {
   tiles.push(tile("Throughput", number(run.samples), "samples/s", run.tokens ? `${count(run.tokens)} tokens/s` : "mean of all steps"));
   if (run.tflops) tiles.push(tile("Compute", number(run.tflops, 3), "TFLOP/s", known(run.mfu) ? `${number(run.mfu, 3)} % of the peak` : "achieved"));
   tiles.push(tile("Data wait", number(run.wait, 2), "%", "of the training time"));
+  if (known(run.comm)) tiles.push(tile("Communication wait", number(run.comm, 2), "%", "of the training time, rank 0"));
   tiles.push(tile("Peak memory", number(run.memory, 3), "GiB", ""));
   tiles.push(tile("Steps", run.steps.toLocaleString("en-US"), run.total ? `of ${run.total.toLocaleString("en-US")}` : "", duration(run.seconds)));
   return tiles;
@@ -99,6 +100,8 @@ function runTable() {
     ["samples/s", (run) => run.samples, number, true],
     ["TFLOP/s", (run) => run.tflops || null, (x) => number(x, 3), true],
     ["data wait", (run) => run.wait, (x) => number(x, 2) + " %", false],
+    ...(runs.some((run) => run.ranks) ? [["ranks", (run) => run.ranks ? run.ranks.count : 1, String, null],
+      ["comm. wait", (run) => run.comm, (x) => number(x, 2) + " %", false]] : []),
     ["memory", (run) => run.memory, (x) => number(x, 3) + " GiB", false],
     ["time", (run) => run.seconds, duration, false],
     ["state", (run) => run.reason ? short[run.reason] || run.reason : "unfinished", (x) => x, null]];
@@ -256,7 +259,7 @@ function showTip(chart, value, left, top) {
   const rows = visible(chart).filter((one) => !one.faint).map((one) => {
     const i = nearestIndex(xs(one.curve), value);
     return el("div", { class: "row" }, el("span", {}, el("i", { class: "dot", style: `background:${colour(one.colour)};margin:0` }), el("em", {}, one.label)),
-      el("b", {}, number(one.curve.v[i]) + (chart.unit === "%" ? " %" : "")));
+      el("b", {}, number(one.curve.v[i]) + (chart.unit.startsWith("%") ? " %" : "")));
   });
   const when = state.axis === "step" ? `step ${Math.round(value).toLocaleString("en-US")}` : duration(value);
   chart.tip.replaceChildren(el("div", { class: "when" }, when), ...rows);
@@ -266,8 +269,8 @@ function showTip(chart, value, left, top) {
   chart.tip.style.top = Math.max(4, Math.min(top + 14, chart.box.clientHeight - chart.tip.offsetHeight - 4)) + "px";
 }
 function swatch(text, index, kind) {
-  const svg = el("svg", { width: 20, height: 10, style: "width:20px" }, el("line", { x1: 1, x2: 19, y1: 5, y2: 5, stroke: index === null ? "var(--soft)" : colour(index), "stroke-width": 2, "stroke-dasharray": kind === "dashed" ? "4 4" : null }));
-  if (kind !== "line") svg.append(el("circle", { cx: 10, cy: 5, r: 3, fill: index === null ? "var(--soft)" : colour(index) }));
+  const svg = el("svg", { width: 20, height: 10, style: "width:20px" }, el("line", { x1: 1, x2: 19, y1: 5, y2: 5, stroke: index === null ? "var(--soft)" : colour(index), "stroke-width": 2, "stroke-dasharray": kind.endsWith("dashed") ? "4 4" : null }));
+  if (kind === "dots" || kind === "dashed") svg.append(el("circle", { cx: 10, cy: 5, r: 3, fill: index === null ? "var(--soft)" : colour(index) }));
   return el("span", {}, svg, text);
 }
 function addChart(title, unit, options) {
@@ -294,6 +297,12 @@ function lossLegend() {
   const valid = runs.some((run) => run.curves.valid.v.length);
   return [swatch("train, smoothed", single ? 0 : null, "line"), valid ? swatch("validation", single ? 1 : null, single ? "dots" : "dashed") : null].filter(Boolean);
 }
+function rankSeries() {
+  return runs.flatMap((run, i) => run.rank_curves ? [
+    { curve: run.rank_curves.slowest, label: single ? "slowest" : `${run.label}, slowest`, run: i, colour: single ? 1 : i },
+    { curve: run.rank_curves.median, label: single ? "median" : `${run.label}, median`, run: i, colour: i, dashed: !single }] : []);
+}
+const rankLegend = () => [swatch("slowest", single ? 1 : null, "line"), swatch("median", single ? 0 : null, single ? "line" : "plain dashed")];
 function allCharts() {
   addChart("Loss", "", { wide: true, series: lossSeries, isLog: () => state.log, legendItems: lossLegend });
   const names = [...new Set(runs.flatMap((run) => Object.keys(run.metrics)))];
@@ -305,6 +314,8 @@ function allCharts() {
   addChart("Throughput", "tokens/s", { zero: true, series: plain("tokens") });
   addChart("Compute", "TFLOP/s", { zero: true, series: plain("tflops") });
   addChart("Data wait", "%", { zero: true, least: 10, series: plain("wait") });
+  addChart("Communication wait", "%, rank 0", { zero: true, least: 10, series: plain("comm") });
+  addChart("Slowest rank", "ms a step, without waiting for others", { zero: true, series: rankSeries, legendItems: rankLegend });
   addChart("Memory", "GiB, peak", { zero: true, series: plain("memory") });
   addChart("Gradient norm", "smoothed", { series: plain("grad_norm") });
   if (names.length <= 4) return;
@@ -341,7 +352,9 @@ function addSwitch(id, words, chosen, choose) {
 }
 function setTheme(theme) { state.theme = theme; document.documentElement.dataset.theme = theme; drawAll(); }
 
-intro(); runTable(); allCharts(); more();
+intro(); runTable(); allCharts();
+document.getElementById("ranks").append(...rankSection({ el, number, single }, runs));
+more();
 addSwitch("axis", ["Step", "Time"], "Step", (word) => { state.axis = word.toLowerCase(); });
 addSwitch("scale", ["Linear", "Log"], "Linear", (word) => { state.log = word === "Log"; });
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
