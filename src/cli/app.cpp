@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "braid/core/cpu.h"
+#include "braid/train/job.h"
 
 namespace braid::cli {
 namespace {
@@ -39,6 +40,7 @@ std::unique_ptr<CLI::App> make_app(Action& action) {
   add_parity(*app, action);
   add_inspect(*app, action);
   add_report(*app, action);
+  add_convert(*app, action);
   add_data(*app, action);
   add_doctor(*app, action);
   add_help(*app, action);
@@ -62,6 +64,8 @@ int run(int argc, char** argv) {
   }
   try {
     return static_cast<int>(action());
+  } catch (const train::LostRanks& error) {  // one of the ranks has said it
+    return static_cast<int>(error.code());
   } catch (const Error& error) {
     return complain(explain(error.complaint()), error.code());
   } catch (const std::bad_alloc&) {

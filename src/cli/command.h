@@ -20,6 +20,7 @@ void add_predict(CLI::App& app, Action& action);
 void add_parity(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_convert(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_help(CLI::App& app, Action& action);

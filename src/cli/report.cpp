@@ -20,10 +20,11 @@ struct ReportArguments {
 nlohmann::json as_json(const report::RunSummary& run) {
   nlohmann::json metrics = nlohmann::json::object();
   for (const auto& [name, value] : run.metrics) metrics[name] = value;
-  return {{"name", run.name},     {"steps", run.steps},
-          {"loss", run.loss},     {"seconds", run.seconds},
-          {"memory", run.memory}, {"samples_per_second", run.samples_per_second},
-          {"tflops", run.tflops}, {"metrics", std::move(metrics)}};
+  return {{"name", run.name},           {"steps", run.steps},
+          {"loss", run.loss},           {"seconds", run.seconds},
+          {"memory", run.memory},       {"samples_per_second", run.samples_per_second},
+          {"tflops", run.tflops},       {"ranks", run.ranks},
+          {"comm_wait", run.comm_wait}, {"metrics", std::move(metrics)}};
 }
 
 Exit report_command(const ReportArguments& arguments) {

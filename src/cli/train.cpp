@@ -5,14 +5,17 @@
 #include <nlohmann/json.hpp>
 
 #include "braid/launch/environment.h"
+#include "braid/train/job.h"
 #include "braid/train/session.h"
 #include "cli/command.h"
+#include "cli/ranks.h"
 
 namespace braid::cli {
 namespace {
 
 struct TrainArguments {
   ConfigArguments config;
+  int ranks = 0;
   bool resume = false;
   bool quiet = false;
   bool json = false;
@@ -36,19 +39,32 @@ void print_verdict(const EndRecord& end, const std::string& dir) {
   fmt::print("results are in {} (report.html, log.jsonl, checkpoints/)\n", dir);
 }
 
+EndRecord train_as_rank(const TrainArguments& arguments, const train::RunOptions& options,
+                        const launch::Environment& here) {
+  const bool quiet = arguments.quiet || arguments.json;
+  train::Job job(options, here);
+  train::Session session;
+  return job.watched([&] {
+    session = train::open_session(
+        options, {.terminal = {.is_tty = here.stderr_is_tty && !quiet, .columns = here.columns},
+                  .ranks = job.ranks(),
+                  .resume = arguments.resume,
+                  .quiet = quiet,
+                  .config_spec = arguments.config.spec});
+    return session.trainer->fit();
+  });
+}
+
 Exit train_command(const TrainArguments& arguments) {
   const train::RunOptions options = arguments.config.load();
-  const launch::Environment environment = launch::environment();
-  const bool quiet = arguments.quiet || arguments.json;
-  train::Session session = train::open_session(
-      options,
-      {.terminal = {.is_tty = environment.stderr_is_tty && !quiet, .columns = environment.columns},
-       .rank = environment.rank,
-       .world = environment.world,
-       .resume = arguments.resume,
-       .quiet = quiet,
-       .config_spec = arguments.config.spec});
-  const EndRecord end = session.trainer->fit();
+  launch::Environment here = launch::environment();
+  // One sentence here instead of one from every rank.
+  if (arguments.ranks > 1) train::check_ranks(options, arguments.ranks, arguments.resume);
+  if (const auto ended =
+          start_ranks(arguments.ranks, here, train::run_dir(options), options.launch))
+    return *ended;
+  const EndRecord end = train_as_rank(arguments, options, here);
+  if (here.rank != 0) return end.reason == "signal" ? Exit::interrupted : Exit::ok;
   const std::string dir = train::run_dir(options);
   if (arguments.json)
     fmt::print("{}\n", as_json(end, dir).dump());
@@ -63,6 +79,7 @@ void add_train(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "train a model from a config");
   add_config(*command, arguments->config);
+  add_ranks(*command, arguments->ranks);
   command->add_flag("--resume", arguments->resume,
                     "continue from the newest whole checkpoint of run.dir");
   command->add_flag("--quiet", arguments->quiet,

@@ -23,9 +23,9 @@ constexpr Peak peaks[] = {{"H200", 989.5e12, 494.7e12, 66.9e12},
 
 }  // namespace
 
-c10::Device device_of(const TrainOptions& options) {
+c10::Device device_of(const TrainOptions& options, int gpu) {
   if (options.device == "cpu") return c10::kCPU;
-  if (accelerator() != nullptr) return {c10::kCUDA, 0};
+  if (accelerator() != nullptr) return {c10::kCUDA, static_cast<c10::DeviceIndex>(gpu)};
   if (options.device == "cuda")
     throw ConfigError({.what = "train.device = cuda, but there is no usable GPU",
                        .why = accelerator_status().reason,

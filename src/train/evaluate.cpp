@@ -2,6 +2,8 @@
 #include "braid/train/evaluate.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
 
 #include <array>
 #include <chrono>
@@ -46,10 +48,12 @@ SampleMetrics picture_metrics(const at::Tensor& output, const data::Batch& batch
 
 }  // namespace
 
-data::LoaderOptions evaluation_loader(const RunOptions& options, c10::Device device) {
+data::LoaderOptions evaluation_loader(const RunOptions& options, c10::Device device,
+                                      int64_t ranks) {
   const TrainOptions& train = options.train;
-  const int64_t trained = train.micro_batch.value_or(global_batch_of(train, /*ranks=*/1));
-  return {.global_batch = options.valid.batch.value_or(trained),
+  const int64_t share = (global_batch_of(train, ranks) + ranks - 1) / ranks;
+  const int64_t trained = train.micro_batch.value_or(share);
+  return {.global_batch = options.valid.batch.value_or(trained) * ranks,
           .shuffle = false,
           .workers = options.data.workers,
           .queue = options.data.queue,
@@ -87,7 +91,7 @@ void Evaluation::sum(std::map<std::string, at::Tensor>& sums, const std::string&
 
 void Evaluation::add(nn::Model& model, const data::Batch& batch) {
   const at::NoGradGuard no_grad;
-  const at::Tensor output = model.forward(batch.input, {.training = false});
+  const at::Tensor output = nn::run(model, batch.input, {.training = false, .blocks = blocks_});
   sum(losses_, "loss", nn::loss_by_sample(loss_, output, batch.target), batch.samples);
   for (const auto& [name, values] : sample_metrics(loss_, output, batch))
     sum(metrics_, name, values, batch.samples);
@@ -95,6 +99,23 @@ void Evaluation::add(nn::Model& model, const data::Batch& batch) {
   weight_ +=
       std::accumulate(batch.weights.begin(), batch.weights.begin() + batch.samples, int64_t{0});
   perplexed_ = is_perplexed(loss_, batch);
+}
+
+void Evaluation::sum_over(const comm::Group& ranks) {
+  if (ranks.size() == 1) return;
+  std::vector<at::Tensor> sums;
+  for (auto* part : {&losses_, &metrics_})
+    for (const auto& [name, sum] : *part) sums.push_back(sum);
+  const at::Tensor like = sums.front();
+  sums.push_back(at::full_like(like, static_cast<double>(samples_)));
+  sums.push_back(at::full_like(like, static_cast<double>(weight_)));
+  const at::Tensor all = at::stack(sums);
+  ranks.all_reduce(all).wait();
+  int64_t next = 0;
+  for (auto* part : {&losses_, &metrics_})
+    for (auto& [name, sum] : *part) sum = all[next++];
+  samples_ = std::llround(all[next].item<double>());
+  weight_ = std::llround(all[next + 1].item<double>());
 }
 
 ValidRecord Evaluation::record() const {
@@ -107,10 +128,15 @@ ValidRecord Evaluation::record() const {
   return record;
 }
 
-ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss) {
+ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss,
+                     const EvaluationShare& share) {
   const auto start = Clock::now();
-  Evaluation evaluation(loss);
-  while (auto batch = loader.next()) evaluation.add(model, *batch);
+  Evaluation evaluation(loss, share.blocks);
+  while (auto batch = loader.next()) {
+    if (share.tick) share.tick();
+    evaluation.add(model, *batch);
+  }
+  evaluation.sum_over(share.ranks);
   ValidRecord record = evaluation.record();
   record.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return record;

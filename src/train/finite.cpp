@@ -90,7 +90,7 @@ std::string watch_forward(nn::Model& model, const data::Batch& batch, const nn::
     watch.parameters[param.tensor.storage().unsafeGetStorageImpl()] = param.name;
   const at::NoGradGuard no_grad;
   const Observed observed(watch);
-  model.forward(batch.input, pass);
+  nn::run(model, batch.input, pass);
   return watch.found;
 }
 
@@ -98,12 +98,14 @@ std::string watch_forward(nn::Model& model, const data::Batch& batch, const nn::
 
 const char* bad_value(double loss) { return std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf"; }
 
-std::string first_not_finite(nn::Model& model, const data::Batch& batch, const nn::Pass& pass) {
-  for (const Param& param : model.params())
+std::string first_not_finite(nn::Model& model, const std::vector<Param>& params,
+                             const data::Batch& batch, const nn::Pass& pass) {
+  const std::string activation = watch_forward(model, batch, pass);
+  for (const Param& param : params)
     if (!all_finite(param.tensor)) return "parameter " + param.name;
   if (!all_finite(batch.input)) return "the input batch";
   if (!all_finite(batch.target)) return "the target batch";
-  return watch_forward(model, batch, pass);
+  return activation;
 }
 
 }  // namespace braid::train

@@ -23,14 +23,6 @@ void describe_dtypes(Fields& fields, TrainOptions& options) {
   fields.field("master", options.master, "dtype that the optimizer updates", words);
 }
 
-void check_zero(const RunOptions& options) {
-  if (options.train.zero == 0) return;
-  throw ConfigError(
-      {.what = fmt::format("train.zero = {} in a run of one process", options.train.zero),
-       .why = "ZeRO splits states over ranks, and this version trains in one process",
-       .fix = "set train.zero to 0"});
-}
-
 void check_batch(const RunOptions& options) {
   const TrainOptions& train = options.train;
   if (train.global_batch && train.local_batch)
@@ -90,7 +82,11 @@ void describe(Fields& fields, TrainOptions& options) {
                {.at_least = 0});
   fields.field("ema", options.ema, "decay of the averaged weights that are validated; 0: none",
                {.at_least = 0, .at_most = 1});
-  fields.field("zero", options.zero, "ZeRO stage", {.at_least = 0, .at_most = 3});
+  fields.field("zero", options.zero,
+               "ZeRO: what the ranks of mesh.shard hold in pieces; 1: optimizer states, 2: and "
+               "gradients, 3: and parameters; 0: nothing",
+               {.at_least = 0, .at_most = 3});
+  fields.section("divergence", options.divergence, "whether replicas still hold the same weights");
   fields.field("whole_epochs", options.whole_epochs, "round steps down to whole epochs");
   fields.field("initial_validation", options.initial_validation, "validate before the first step");
   fields.field("look_for_nan", options.look_for_nan,
@@ -135,6 +131,7 @@ void describe(Fields& fields, RunOptions& options) {
   fields.section("checkpoint", options.checkpoint, "what is saved and kept");
   fields.section("report", options.report, "what is shown and logged");
   fields.section("mesh", options.mesh, "sizes of the axes of parallelism");
+  fields.section("launch", options.launch, "how ranks find each other and how long they wait");
 }
 
 RunOptions load_run(const std::string& spec, const std::vector<std::string>& sets) {
@@ -145,7 +142,6 @@ RunOptions load_run(const std::string& spec, const std::vector<std::string>& set
 
 void check(const RunOptions& options) {
   check_batch(options);
-  check_zero(options);
   braid::check(policy_of(options.train));
 }
 

@@ -78,39 +78,16 @@ void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
                        .fix = fmt::format("--set data.sequence={}", sequence)});
 }
 
-void check_weights(const nn::Model& model, const State& weights, const WeightsOrigin& origin) {
-  std::set<std::string> left;
-  for (const auto& [name, tensor] : weights.tensors) left.insert(name);
-  for (const Param& param : model.params()) {
-    if (left.erase(param.name) == 0)
-      throw StorageError({.what = fmt::format("{} has no tensor {}", origin.name, param.name),
-                          .why = "each parameter of the model takes its values from there",
-                          .fix = origin.fix});
-    const at::Tensor& tensor = weights.tensor(param.name);
-    if (tensor.sizes() != param.tensor.sizes())
-      throw StorageError({.what = fmt::format("{} of {} has shape {}, the model's {}", param.name,
-                                              origin.name, fmt::join(tensor.sizes(), "x"),
-                                              fmt::join(param.tensor.sizes(), "x")),
-                          .why = "these weights are of a model with other sizes",
-                          .fix = origin.fix});
-  }
-  if (left.empty()) return;
-  const std::vector<std::string> first(left.begin(),
-                                       std::next(left.begin(), std::min<size_t>(left.size(), 3)));
-  throw StorageError(
-      {.what = fmt::format("{} has {} that the model lacks: {}{}", origin.name,
-                           left.size() == 1 ? "a tensor" : fmt::format("{} tensors", left.size()),
-                           fmt::join(first, ", "), left.size() > 3 ? ", ..." : ""),
-       .why = "a model that leaves weights out computes something else",
-       .fix = origin.fix});
-}
-
 void open_folder(const RunOptions& options, const SessionOptions& given) {
   check(options);
-  parallel::Mesh(options.mesh, given.world, given.rank);
-  if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
+  if (given.ranks.alone()) {
+    parallel::Mesh(options.mesh, 1, 0, static_cast<int>(options.train.zero));
+    if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
+  }
   const fs::path dir = run_dir(options);
   if (!given.resume) refuse_used_folder(dir);
+  given.ranks.control.barrier().wait();  // nobody writes before all have looked
+  if (!given.ranks.first()) return;
   make_dirs(dir);
   write_atomic(dir / "config.yaml", resolved_yaml(options));
 }
@@ -119,12 +96,15 @@ Session session_of(nn::Model& model, Splits data, RunOptions options, const Sess
   options.run.spec = given.config_spec;
   const std::string dir = run_dir(options);
   Session session;
-  session.log = std::make_unique<Log>(
-      LogOptions{.rank = given.rank, .file = dir + "/out.log", .quiet = given.quiet});
+  const bool first = given.ranks.first();
+  session.log = std::make_unique<Log>(LogOptions{.rank = static_cast<int>(given.ranks.mesh.rank()),
+                                                 .file = first ? dir + "/out.log" : "",
+                                                 .quiet = given.quiet});
   session.sinks = std::make_unique<report::Sinks>(
-      report::open_sinks(options.report, dir, *session.log, given.terminal));
-  session.trainer =
-      std::make_unique<Trainer>(model, std::move(data), options, *session.sinks, *session.log);
+      first ? report::open_sinks(options.report, dir, *session.log, given.terminal)
+            : report::Sinks());
+  session.trainer = std::make_unique<Trainer>(model, std::move(data), options, *session.sinks,
+                                              *session.log, given.ranks);
   if (given.resume) session.trainer->resume();
   return session;
 }
@@ -161,10 +141,38 @@ Splits open_splits(const RunOptions& options) {
   return splits;
 }
 
-std::unique_ptr<nn::Model> build_model(const RunOptions& options) {
+std::unique_ptr<nn::Model> build_model(const RunOptions& options, bool dry_params, int gpu) {
   return nn::make_model(options.model, {.seed = static_cast<uint64_t>(options.seed),
                                         .precision = policy_of(options.train),
-                                        .device = device_of(options.train)});
+                                        .device = device_of(options.train, gpu),
+                                        .dry_params = dry_params});
+}
+
+void check_weights(const nn::Model& model, const State& weights, const WeightsOrigin& origin) {
+  std::set<std::string> left;
+  for (const auto& [name, tensor] : weights.tensors) left.insert(name);
+  for (const Param& param : model.params()) {
+    if (left.erase(param.name) == 0)
+      throw StorageError({.what = fmt::format("{} has no tensor {}", origin.name, param.name),
+                          .why = "each parameter of the model takes its values from there",
+                          .fix = origin.fix});
+    const at::Tensor& tensor = weights.tensor(param.name);
+    if (tensor.sizes() != param.tensor.sizes())
+      throw StorageError({.what = fmt::format("{} of {} has shape {}, the model's {}", param.name,
+                                              origin.name, fmt::join(tensor.sizes(), "x"),
+                                              fmt::join(param.tensor.sizes(), "x")),
+                          .why = "these weights are of a model with other sizes",
+                          .fix = origin.fix});
+  }
+  if (left.empty()) return;
+  const std::vector<std::string> first(left.begin(),
+                                       std::next(left.begin(), std::min<size_t>(left.size(), 3)));
+  throw StorageError(
+      {.what = fmt::format("{} has {} that the model lacks: {}{}", origin.name,
+                           left.size() == 1 ? "a tensor" : fmt::format("{} tensors", left.size()),
+                           fmt::join(first, ", "), left.size() > 3 ? ", ..." : ""),
+       .why = "a model that leaves weights out computes something else",
+       .fix = origin.fix});
 }
 
 void copy_weights(nn::Model& model, const State& weights, const WeightsOrigin& origin) {
@@ -173,11 +181,18 @@ void copy_weights(nn::Model& model, const State& weights, const WeightsOrigin& o
   for (const Param& param : model.params()) param.tensor.copy_(weights.tensor(param.name));
 }
 
+void check_ranks(const RunOptions& options, int64_t world, bool resume) {
+  parallel::check_supported(
+      parallel::Mesh(options.mesh, world, 0, static_cast<int>(options.train.zero)));
+  if (!resume) refuse_used_folder(run_dir(options));
+}
+
 Session open_session(const RunOptions& options, SessionOptions given) {
   Splits splits =
       open_splits(options);  // before the folder is made: wrong data leave nothing behind
   open_folder(options, given);
-  std::unique_ptr<nn::Model> model = build_model(options);
+  const bool shared_out = options.train.zero == 3 && given.ranks.mesh.batch_ranks() > 1;
+  std::unique_ptr<nn::Model> model = build_model(options, shared_out, given.ranks.gpu);
   Session session = session_of(*model, std::move(splits), options, given);
   session.model = std::move(model);
   return session;

@@ -1,27 +1,69 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "train/step_parts.h"
 
-namespace braid::train {
+#include "braid/parallel/replicate.h"
+#include "braid/parallel/zero.h"
 
-StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device device)
+namespace braid::train {
+namespace {
+
+// Sums are of losses that are divided by the weight of the whole batch already.
+std::unique_ptr<parallel::Sync> sync_of(const nn::Model& model, const RunOptions& options,
+                                        const Ranks& ranks) {
+  const c10::ScalarType wire = policy_of(options.train).reduce;
+  const auto stage = static_cast<int>(options.train.zero);
+  if (ranks.mesh.batch_ranks() == 1) return nullptr;
+  if (stage == 0)
+    return std::make_unique<parallel::Replicate>(
+        model.params(), ranks.batch(), parallel::ReplicateOptions{.average = false, .wire = wire});
+  parallel::ZeroOptions zero;
+  zero.stage = stage;
+  zero.average = false;
+  zero.reduce = wire;
+  zero.initial = [&model](const std::string& name, const at::Tensor& values, int64_t first) {
+    model.initial(name, values, first);
+  };
+  return std::make_unique<parallel::Zero>(parallel::units_of(model.params(), model.blocks()),
+                                          ranks.shard(), ranks.replicas(), zero);
+}
+
+}  // namespace
+
+StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device device,
+                     const Ranks& ranks)
     : policy(policy_of(options.train)),
-      optimizer(model.params(), options.optimizer.rule, policy.master),
+      rounds(ranks.control),
+      sync(sync_of(model, options, ranks)),
+      blocks(dynamic_cast<BlockRunner*>(sync.get())),
+      params(sync != nullptr ? sync->params() : model.params()),
+      optimizer(params, options.optimizer.rule, policy.master),
       scaler(policy.scaled_loss
                  ? std::optional<optim::LossScaler>(std::in_place, options.optimizer.scaler, device)
                  : std::nullopt),
       ema(options.train.ema > 0
-              ? std::optional<optim::Ema>(std::in_place, model.params(), options.train.ema)
+              ? std::optional<optim::Ema>(std::in_place, params, options.train.ema)
               : std::nullopt),
       step(model, optimizer,
            {.loss = options.train.loss,
             .micro_batch = options.train.micro_batch.value_or(0),
             .clip = options.train.clip},
-           scaler ? &*scaler : nullptr) {}
+           scaler ? &*scaler : nullptr,
+           {.sync = sync.get(),
+            .rounds = ranks.alone() ? nullptr : &rounds,
+            .batch = ranks.batch(),
+            .blocks = blocks,
+            .phase = ranks.phase}) {}
 
 StepResult StepParts::run(const data::Batch& batch, const nn::Pass& pass, double lr) {
   StepResult result = step.run(batch, pass, lr);
   if (ema) ema->update();
   return result;
+}
+
+void StepParts::swap_averages() {
+  if (!ema) return;
+  ema->swap();
+  if (sync != nullptr) sync->publish();
 }
 
 }  // namespace braid::train

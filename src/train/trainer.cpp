@@ -2,11 +2,14 @@
 #include "braid/train/trainer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "braid/core/error.h"
 #include "braid/core/units.h"
@@ -44,16 +47,62 @@ bool Trainer::Impl::out_of_budget() {
   if (!reason.empty()) return true;
   if (total_steps > 0 && step >= total_steps)
     reason = total_steps == options.train.epochs * loader.steps_per_epoch() ? "epochs" : "steps";
-  if (options.train.time && seconds_since(started) >= options.train.time->count) reason = "time";
-  if (signals->asked()) reason = "signal";
+  const Stop stop = ranks.alone() ? wish() : agreed;
+  if (stop == Stop::time) reason = "time";
+  if (stop == Stop::signal) reason = "signal";
   return !reason.empty();
+}
+
+// Signals and clocks reach ranks at different steps: they leave together after the step in which
+// the first of them said so.
+Stop Trainer::Impl::wish() const {
+  if (signals != nullptr && signals->asked()) return Stop::signal;
+  const bool late = options.train.time && seconds_since(started) >= options.train.time->count;
+  return late ? Stop::time : Stop::none;
+}
+
+void Trainer::Impl::progress(const char* what) const {
+  if (ranks.progress) ranks.progress(fmt::format("{} {}", what, step));
+}
+
+RankReport Trainer::Impl::report(double weight) const {
+  RankReport mine{.weight = weight, .stop = static_cast<double>(wish())};
+  if (!unsent) return mine;
+  mine.seconds = unsent->first.seconds;
+  mine.data_wait = unsent->first.data_wait;
+  mine.comm_wait = unsent->first.comm_wait;
+  return mine;
+}
+
+void Trainer::Impl::take_reports() {
+  agreed = std::max(agreed, static_cast<Stop>(parts.rounds.stop()));
+  if (!unsent) return;
+  auto [record, result] = std::move(*unsent);
+  unsent.reset();
+  for (const RankReport& rank : parts.rounds.reports())
+    record.ranks.push_back({rank.seconds, rank.data_wait, rank.comm_wait});
+  recorder.add(record, std::move(result));
+}
+
+void Trainer::Impl::settle() {
+  if (unsent) {
+    parts.rounds.begin(report(0));
+    take_reports();
+  }
+  recorder.flush();
 }
 
 void Trainer::Impl::train_on(const data::Batch& batch) {
   const double lr = optim::lr_at(options.optimizer.schedule, schedule, step);
   const nn::Pass pass{.training = true, .seed = static_cast<uint64_t>(options.seed), .step = step};
+  if (ranks.progress) ranks.progress(fmt::format("step {}", step + 1));
   if (options.train.look_for_nan) look_for_bad_values(batch, pass);
+  if (!ranks.alone())
+    parts.rounds.begin(report(static_cast<double>(
+        std::accumulate(batch.weights.begin(), batch.weights.end(), int64_t{0}))));
+  const double waited = ranks.world.waited_seconds();
   StepResult result = run_step(batch, pass, lr);
+  if (!ranks.alone()) take_reports();
   ++step;
   epoch = batch.epoch;
 
@@ -61,15 +110,19 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
   record.step = step;
   record.epoch = epoch;
   record.lr = lr;
-  record.samples = batch.samples;
-  record.tokens = batch.samples * data.train->spec().tokens;
+  record.samples = batch.global_samples;
+  record.tokens = batch.global_samples * data.train->spec().tokens;
   record.data_wait = batch.wait;
   record.seconds = seconds_since(last_step_end);
   record.memory = memory_in_use();
-  record.tflops = flops_per_sample * static_cast<double>(batch.samples) / record.seconds / 1e12;
+  record.comm_wait = ranks.world.waited_seconds() - waited;
+  record.tflops = flops_per_sample * static_cast<double>(record.samples) / record.seconds / 1e12;
   last_step_end = Clock::now();
   epoch_seconds += record.seconds;
-  recorder.add(record, std::move(result));
+  if (ranks.alone())
+    recorder.add(record, std::move(result));
+  else
+    unsent.emplace(record, std::move(result));
 }
 
 StepResult Trainer::Impl::run_step(const data::Batch& batch, const nn::Pass& pass, double lr) {
@@ -85,43 +138,57 @@ StepResult Trainer::Impl::counted_step(const data::Batch& batch, const nn::Pass&
   memory::OperatorLog operators;
   const memory::Instruments counting({.log = &operators});
   StepResult result = parts.run(batch, pass, lr);
-  flops_per_sample = operators.flops() / static_cast<double>(batch.samples);
+  flops_per_sample = operators.flops() / static_cast<double>(batch.input.size(0));
   flops_counted = true;
   return result;
 }
 
+bool Trainer::Impl::any_rank(bool here) const {
+  if (ranks.alone()) return here;
+  const at::Tensor flag = at::full({}, here ? 1.0 : 0.0, c10::kDouble);
+  ranks.control.all_reduce(flag, comm::Op::max).wait();
+  return flag.item<double>() != 0;
+}
+
 // The step would spread a bad value over all weights: look while it can still be found. In
-// micro-batches, as the step does: the whole batch may not fit into memory.
+// micro-batches, as the step does: the whole batch may not fit into memory. All ranks look
+// together: their weights may have to be gathered for it.
 void Trainer::Impl::look_for_bad_values(const data::Batch& batch, nn::Pass pass) {
   const int64_t samples = batch.input.size(0);
   const int64_t micro = options.train.micro_batch.value_or(samples);
+  pass.blocks = parts.blocks;
   for (int64_t begin = 0; begin < samples; begin += micro) {
     data::Batch part;
     part.input = batch.input.narrow(0, begin, std::min(micro, samples - begin));
     part.target = batch.target.narrow(0, begin, part.input.size(0));
-    pass.first_sample = begin;
-    complain_of_bad_values(part, pass);
+    pass.first_sample = batch.first + begin;
+    const std::string bad = bad_value_in(part, pass);
+    if (!any_rank(!bad.empty())) continue;
+    const std::string culprit = first_not_finite(model, parts.params, part, pass);
+    const std::string place = bad.empty()       ? "another rank"
+                              : culprit.empty() ? "the loss itself"
+                                                : culprit;
+    throw NotFiniteError(
+        {.what = fmt::format("the loss is {} at step {}: the first bad value is in {}",
+                             bad.empty() ? "not finite" : bad, step + 1, place),
+         .why = "a NaN or an infinity arose there",
+         .fix = place.find("batch") != std::string::npos
+                    ? "find the sample with --set data.check_finite=true, or run braid data check"
+                    : "lower optimizer.lr, set train.clip=1, or use precision bf16 instead of "
+                      "fp16"});
   }
 }
 
-void Trainer::Impl::complain_of_bad_values(const data::Batch& batch, const nn::Pass& pass) {
+// "nan", "inf", "-inf" if the loss is that, else nothing.
+std::string Trainer::Impl::bad_value_in(const data::Batch& batch, const nn::Pass& pass) {
   const at::NoGradGuard no_grad;
-  const at::Tensor loss =
-      nn::loss(options.train.loss, model.forward(batch.input, pass), batch.target);
-  if (std::isfinite(loss.item<double>())) return;
-  const std::string culprit = first_not_finite(model, batch, pass);
-  throw NotFiniteError(
-      {.what = fmt::format("the loss is {} at step {}: the first bad value is in {}",
-                           bad_value(loss.item<double>()), step + 1,
-                           culprit.empty() ? "the loss itself" : culprit),
-       .why = "a NaN or an infinity arose there",
-       .fix = culprit.find("batch") != std::string::npos
-                  ? "find the sample with --set data.check_finite=true, or run braid data check"
-                  : "lower optimizer.lr, set train.clip=1, or use precision bf16 instead of fp16"});
+  const at::Tensor output = nn::run(model, batch.input, pass);
+  const auto loss = nn::loss(options.train.loss, output, batch.target).item<double>();
+  return std::isfinite(loss) ? "" : bad_value(loss);
 }
 
 void Trainer::Impl::end_epoch() {
-  recorder.flush();
+  settle();
   EpochRecord record;
   record.epoch = epoch;
   record.step = step;
@@ -143,6 +210,8 @@ void Trainer::Impl::between_steps(const data::Batch& batch) {
   const auto due = [&](int64_t every) { return every > 0 ? step % every == 0 : epoch_done; };
   const bool validation_due = due(options.valid.every);
   const bool checkpoint_due = due(options.checkpoint.every);
+  tell_of_save(/*wait=*/false);
+  if (divergence) divergence->step(step);
   if (epoch_done) end_epoch();
   if (validation_due) validate();
   if (checkpoint_due) save();  // last: it keeps what the validation of this step found
@@ -151,7 +220,7 @@ void Trainer::Impl::between_steps(const data::Batch& batch) {
 
 void Trainer::Impl::validate() {
   if (data.valid == nullptr) return;
-  recorder.flush();
+  settle();
   ValidRecord record = evaluate(data::Split::valid);
   record.epoch = epoch;
   record.step = step;
@@ -215,13 +284,14 @@ EndRecord Trainer::Impl::end_record() const {
 }
 
 EndRecord Trainer::Impl::finish() {
-  recorder.flush();
+  settle();
   const bool interrupted = reason == "signal";
   // A run may end within an epoch: what it learned there is recorded and validated too.
   if (!interrupted && recorder.steps > 0) end_epoch();
   if (!interrupted && validated_step != step) validate();
   // Whoever is stopped wants to go on: by a signal or by the clock, the run is saved in any case.
   if (options.checkpoint.at_end || interrupted || reason == "time") save();
+  tell_of_save(/*wait=*/true);
   EndRecord end = end_record();
   if (data.test != nullptr && options.valid.test_at_end && !interrupted) {
     ValidRecord test = evaluate(data::Split::test);
@@ -233,11 +303,14 @@ EndRecord Trainer::Impl::finish() {
   }
   end.seconds = seconds_since(started);
   sink.end(end);
+  ranks.control.barrier().wait();  // who left now would be missed by those who still write
   return end;
 }
 
-Trainer::Trainer(nn::Model& model, Splits data, RunOptions options, report::Sink& sink, Log& log)
-    : impl_(std::make_unique<Impl>(model, std::move(data), std::move(options), sink, log)) {}
+Trainer::Trainer(nn::Model& model, Splits data, RunOptions options, report::Sink& sink, Log& log,
+                 Ranks ranks)
+    : impl_(std::make_unique<Impl>(model, std::move(data), std::move(options), sink, log,
+                                   std::move(ranks))) {}
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
@@ -246,6 +319,5 @@ bool Trainer::resume() { return impl_->resume(); }
 EndRecord Trainer::fit() { return impl_->fit(); }
 ValidRecord Trainer::evaluate(data::Split split) { return impl_->evaluate(split); }
 State Trainer::state() const { return impl_->state(); }
-void Trainer::load(const State& state) { impl_->load(state); }
 
 }  // namespace braid::train

@@ -3,15 +3,18 @@
 // surrounds it.
 #pragma once
 #include <chrono>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "braid/checkpoint/store.h"
 #include "braid/core/error.h"
 #include "braid/data/loader.h"
+#include "braid/parallel/divergence.h"
 #include "braid/train/evaluate.h"
 #include "braid/train/stop.h"
 #include "braid/train/trainer.h"
@@ -20,29 +23,42 @@
 
 namespace braid::train {
 
+// Why a rank wants to stop; the largest wish of all counts.
+enum class Stop : uint8_t { none, time, signal };
+
 struct Trainer::Impl {
   using Clock = std::chrono::steady_clock;
 
-  Impl(nn::Model& model, Splits data, RunOptions options, report::Sink& sink, Log& log);
+  Impl(nn::Model& model, Splits data, RunOptions options, report::Sink& sink, Log& log,
+       Ranks ranks);
 
   EndRecord fit();
   bool resume();
   ValidRecord evaluate(data::Split split);
   State state();
-  void load(const State& state);
+  State weights() const;
+  State wanted(const State& saved);
+  void take_values(const State& saved);
 
-  bool out_of_budget();  // sets `reason`
+  bool out_of_budget();                   // sets `reason`
+  Stop wish() const;                      // of this rank
+  void progress(const char* what) const;  // "checkpoint of step" 17, told to the watch
+  RankReport report(double weight) const;
+  void take_reports();
+  void settle();  // what was recorded so far goes out; all ranks together
   void train_on(const data::Batch& batch);
   StepResult run_step(const data::Batch& batch, const nn::Pass& pass, double lr);
   StepResult counted_step(const data::Batch& batch, const nn::Pass& pass, double lr);
   void look_for_bad_values(const data::Batch& batch, nn::Pass pass);
-  void complain_of_bad_values(const data::Batch& batch, const nn::Pass& pass);
+  std::string bad_value_in(const data::Batch& batch, const nn::Pass& pass);
+  bool any_rank(bool here) const;
   void between_steps(const data::Batch& batch);
   void end_epoch();
   void validate();
   void watch_progress();
   void draw_picture();
   void save();
+  void tell_of_save(bool wait);
   EndRecord finish();
   EndRecord end_record() const;
   void train_until_done();
@@ -58,12 +74,15 @@ struct Trainer::Impl {
   RunOptions options;
   report::Sink& sink;
   Log& log;
+  Ranks ranks;
 
   c10::Device device;
   int64_t global_batch;
   data::Loader loader;
   StepParts parts;
   checkpoint::Store store;
+  std::filesystem::path being_saved;  // empty: none
+  std::optional<parallel::Divergence> divergence;
   Recorder recorder;
   const StopSignals* signals = nullptr;  // while fit() runs
   optim::ScheduleContext schedule;
@@ -80,6 +99,8 @@ struct Trainer::Impl {
   int64_t validations_since_best = 0;
   std::map<std::string, double> last_metrics;
   std::optional<data::Batch> picture_batch;
+  Stop agreed = Stop::none;                                 // what the ranks said in the last round
+  std::optional<std::pair<StepRecord, StepResult>> unsent;  // waits for the times of all ranks
   std::string reason;  // why the run ends; empty while it goes on
   Clock::time_point started = Clock::now();
   Clock::time_point last_step_end = Clock::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Building a run, its checkpoints, and what it tells of itself.
+// Building a run, its evaluation, and what it tells of itself.
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,8 +20,8 @@ std::vector<float> host_floats(const at::Tensor& field) {
   return {host.data_ptr<float>(), host.data_ptr<float>() + host.numel()};
 }
 
-data::LoaderOptions training_loader(const RunOptions& options, c10::Device device) {
-  return {.global_batch = global_batch_of(options.train, /*ranks=*/1),
+data::LoaderOptions training_loader(const RunOptions& options, c10::Device device, int64_t ranks) {
+  return {.global_batch = global_batch_of(options.train, ranks),
           .shuffle = true,
           .workers = options.data.workers,
           .queue = options.data.queue,
@@ -31,23 +31,32 @@ data::LoaderOptions training_loader(const RunOptions& options, c10::Device devic
           .check_finite = options.data.check_finite};
 }
 
+data::Shard share_of(const parallel::Mesh& mesh) {
+  return {.rank = mesh.batch_rank(), .size = mesh.batch_ranks()};
+}
+
 }  // namespace
 
 Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::Sink& records,
-                    Log& lines)
+                    Log& lines, Ranks together)
     : model(trained),
       data(std::move(splits)),
       options(std::move(run)),
       sink(records),
       log(lines),
-      device(device_of(options.train)),
-      global_batch(global_batch_of(options.train, /*ranks=*/1)),
-      loader(data.train, training_loader(options, device)),
-      parts(model, options, device),
-      store(std::filesystem::path(run_dir(options)) / "checkpoints", options.checkpoint),
+      ranks(std::move(together)),
+      device(device_of(options.train, ranks.gpu)),
+      global_batch(global_batch_of(options.train, ranks.mesh.batch_ranks())),
+      loader(data.train, training_loader(options, device, ranks.mesh.batch_ranks()),
+             share_of(ranks.mesh)),
+      parts(model, options, device, ranks),
+      store(std::filesystem::path(run_dir(options)) / "checkpoints", options.checkpoint,
+            ranks.control),
       recorder(sink, device.is_cuda() ? std::max<int64_t>(options.report.every, 1) : 1),
       flops_per_sample(3 * model.flops_forward()) {
   if (accelerator() != nullptr) accelerator()->allow_tf32(parts.policy.tf32);
+  const comm::Group same = options.train.zero == 0 ? ranks.batch() : ranks.replicas();
+  if (same.size() > 1) divergence.emplace(parts.params, same, options.train.divergence);
   limit_steps();
 }
 
@@ -81,14 +90,19 @@ ValidRecord Trainer::Impl::evaluate(data::Split split) {
     throw ConfigError({.what = "there are no data to evaluate",
                        .why = "the config names none for this split",
                        .fix = "--set data.valid=<folder> or data.test=<folder>"});
-  data::Loader loading(source, evaluation_loader(options, device));
-  if (parts.ema) parts.ema->swap();
+  data::Loader loading(source, evaluation_loader(options, device, ranks.mesh.batch_ranks()),
+                       share_of(ranks.mesh));
+  parts.swap_averages();
   try {
-    ValidRecord record = train::evaluate(model, loading, options.train.loss);
-    if (parts.ema) parts.ema->swap();
+    ValidRecord record =
+        train::evaluate(model, loading, options.train.loss,
+                        {.ranks = ranks.batch(), .blocks = parts.blocks, .tick = [&] {
+                           progress("evaluation after step");
+                         }});
+    parts.swap_averages();
     return record;
   } catch (...) {
-    if (parts.ema) parts.ema->swap();
+    if (ranks.alone()) parts.swap_averages();  // others may not be there for it
     throw;
   }
 }
@@ -110,7 +124,8 @@ void Trainer::Impl::check_metric_names() {
   std::vector<std::string> known = {"loss"};
   if (const auto batch = first.next()) {
     const at::NoGradGuard no_grad;
-    const at::Tensor output = model.forward(batch->input, {.training = false});
+    const at::Tensor output =
+        nn::run(model, batch->input, {.training = false, .blocks = parts.blocks});
     for (const auto& [name, values] : sample_metrics(options.train.loss, output, *batch))
       known.push_back(name);
     if (is_perplexed(options.train.loss, *batch)) known.emplace_back("perplexity");
@@ -147,7 +162,11 @@ RunInfo Trainer::Impl::run_info() const {
   info.global_batch = global_batch;
   info.tokens_per_sample = data.train->spec().tokens;
   info.flops_per_sample = flops_per_sample;
-  info.peak_flops = known_peak_flops(info.device, parts.policy);
+  info.peak_flops =
+      known_peak_flops(info.device, parts.policy) * static_cast<double>(ranks.mesh.world());
+  info.ranks = ranks.mesh.world();
+  info.mesh = parallel::to_text(ranks.mesh);
+  info.latency = ranks.latency;
   return info;
 }
 
@@ -161,8 +180,8 @@ void Trainer::Impl::draw_picture() {
                       options.train.loss == nn::Loss::relative_l2;
   if (!fields) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor output =
-      model.forward(picture_batch->input.narrow(0, 0, 1), {.training = false});
+  const at::Tensor output = nn::run(model, picture_batch->input.narrow(0, 0, 1),
+                                    {.training = false, .blocks = parts.blocks});
   const int64_t channel = output.size(1) > 2 ? 2 : 0;
   PictureRecord picture{.tag = "Visualization, " + channel_name(channel), .step = step};
   picture.rows = output.size(2);
@@ -170,71 +189,6 @@ void Trainer::Impl::draw_picture() {
   picture.panels = {{"ERA5 target", host_floats(picture_batch->target[0][channel])},
                     {"ViT prediction", host_floats(output[0][channel])}};
   sink.picture(picture);
-}
-
-State Trainer::Impl::state() {
-  recorder.flush();
-  State all;
-  for (const Param& param : model.params())
-    all.tensors["model/" + param.name] = param.tensor.detach();
-  all.put("optimizer", parts.optimizer.state());
-  all.put("loader", loader.state());
-  if (parts.scaler) all.put("scaler", parts.scaler->state());
-  if (parts.ema) all.put("ema", parts.ema->state());
-  all.set("trainer/step", step);
-  all.set("trainer/epoch", epoch);
-  all.set("trainer/seed", options.seed);
-  all.set("trainer/epoch_loss", recorder.loss_sum);
-  all.set("trainer/epoch_steps", recorder.steps);
-  all.set("trainer/epoch_samples", recorder.samples);
-  all.set("trainer/epoch_seconds", epoch_seconds);
-  all.set("trainer/best", best);
-  all.set("trainer/validations_since_best", validations_since_best);
-  return all;
-}
-
-void Trainer::Impl::load(const State& saved) {
-  copy_weights(model, saved.part("model"));
-  parts.optimizer.load(saved.part("optimizer"));
-  loader.load(saved.part("loader"));
-  if (parts.scaler) parts.scaler->load(saved.part("scaler"));
-  if (parts.ema) parts.ema->load(saved.part("ema"));
-  step = saved.integer("trainer/step");
-  epoch = saved.integer("trainer/epoch");
-  recorder.loss_sum = saved.number("trainer/epoch_loss");
-  recorder.steps = saved.integer("trainer/epoch_steps");
-  recorder.samples = saved.integer("trainer/epoch_samples");
-  epoch_seconds = saved.number("trainer/epoch_seconds");
-  best = saved.number("trainer/best");
-  validations_since_best = saved.integer("trainer/validations_since_best");
-  saved_step = step;
-}
-
-void Trainer::Impl::save() {
-  if (saved_step == step) return;
-  // Metrics of older weights would make this checkpoint look better or worse than it is.
-  const bool validated = validated_step == step;
-  const auto path = store.save({.step = step,
-                                .state = state(),
-                                .metrics = validated ? last_metrics : decltype(last_metrics){},
-                                .config = resolved_yaml(options)});
-  saved_step = step;
-  sink.event({.kind = "checkpoint", .step = step, .text = "saved " + path.string()});
-}
-
-bool Trainer::Impl::resume() {
-  const std::optional<checkpoint::Found> found = store.newest();
-  if (!found) {
-    log.warning(fmt::format("no checkpoint in {}/checkpoints: the run starts from the beginning",
-                            run_dir(options)));
-    return false;
-  }
-  for (const std::string& skipped : found->skipped) log.warning("checkpoint skipped: " + skipped);
-  load(found->snapshot.state);
-  last_metrics = found->snapshot.metrics;
-  if (!last_metrics.empty()) validated_step = step;
-  log.info(fmt::format("resumed from {} at step {}", found->dir.string(), step));
-  return true;
 }
 
 }  // namespace braid::train

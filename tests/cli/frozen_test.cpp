@@ -61,6 +61,7 @@ TEST_F(FrozenJson, Fields) {
   add("train", {"train", config("mlp")});
   add("eval", {"eval", at("mlp")});
   add("report", {"report", at("mlp")});
+  add("convert", {"convert", at("mlp"), at("mlp.safetensors")});
   add("inspect", {"inspect", config("vit"), "--memory"});
   add("help config", {"help", "config"});
   names.insert("doctor ready");
@@ -84,8 +85,8 @@ Outcome parsed(Words words) {
 }
 
 TEST(Usage, EveryCommandExplainsItself) {
-  for (const char* command :
-       {"train", "eval", "predict", "parity", "inspect", "report", "data", "doctor", "help"}) {
+  for (const char* command : {"train", "eval", "predict", "parity", "inspect", "report", "convert",
+                              "data", "doctor", "help"}) {
     const Outcome done = parsed({command, "--help"});
     EXPECT_EQ(done.code, 0) << command;
     EXPECT_TRUE(contains(done.out, "--help"));

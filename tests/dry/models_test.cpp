@@ -6,8 +6,8 @@
 
 #include "braid/core/units.h"
 #include "braid/train/measure.h"
-#include "dry/small_runs.h"
 #include "support/cpu.h"
+#include "support/small_runs.h"
 
 namespace braid {
 namespace {

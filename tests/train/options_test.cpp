@@ -36,7 +36,6 @@ std::string refusal(const std::vector<std::string>& sets, const std::string& yam
 TEST(RunOptions, RefusesWhatCannotWork) {
   EXPECT_TRUE(contains(refusal({"train.local_batch=4"}),
                        "train.global_batch = 14 and train.local_batch = 4 are both given"));
-  EXPECT_TRUE(contains(refusal({"train.zero=2"}), "train.zero = 2 in a run of one process"));
   EXPECT_TRUE(contains(refusal({"train.steps=0"}), "the run has no end"));
   EXPECT_TRUE(contains(refusal({"train.precision=fp8"}), "train.precision"));
   EXPECT_TRUE(contains(refusal({"train.ema=2"}), "train.ema"));

@@ -4,6 +4,7 @@
 //   data::Loader loader(source, train::evaluation_loader(options, device));
 //   ValidRecord record = train::evaluate(*model, loader, nn::Loss::relative_l2);
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/comm/group.h"
 #include "braid/core/record.h"
 #include "braid/data/loader.h"
 #include "braid/nn/loss.h"
@@ -20,8 +22,10 @@ namespace braid::train {
 
 struct RunOptions;
 
-// Each sample once and in order, in batches of valid.batch, else as large as a training step's.
-data::LoaderOptions evaluation_loader(const RunOptions& options, c10::Device device);
+// Each sample once and in order, in batches of valid.batch a rank, else as large as a training
+// step's.
+data::LoaderOptions evaluation_loader(const RunOptions& options, c10::Device device,
+                                      int64_t ranks = 1);
 
 // Values a sample: "rmse_u10" -> [batch]. Which metrics follows from the loss and the shapes:
 //   relative L2 of fields     rmse, acc by channel (latitude-weighted), persistence (rmse of output
@@ -35,21 +39,31 @@ bool is_perplexed(nn::Loss loss, const data::Batch& batch);  // a sequence of ta
 // Sums of losses and metrics over batches; nothing is read on the host before record().
 class Evaluation {
  public:
-  explicit Evaluation(nn::Loss loss) : loss_(loss) {}
+  explicit Evaluation(nn::Loss loss, BlockRunner* blocks = nullptr)
+      : loss_(loss), blocks_(blocks) {}
   void add(nn::Model& model, const data::Batch& batch);
-  ValidRecord record() const;  // without seconds
+  void sum_over(const comm::Group& ranks);  // what each of them has added
+  ValidRecord record() const;               // without seconds
 
  private:
   void sum(std::map<std::string, at::Tensor>& sums, const std::string& name,
            const at::Tensor& values, int64_t samples) const;
 
   nn::Loss loss_;
+  BlockRunner* blocks_;
   std::map<std::string, at::Tensor> losses_, metrics_;  // scalars in double, on the device
   int64_t samples_ = 0, weight_ = 0;
   bool perplexed_ = false;
 };
 
-ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss);
+// Ranks that evaluate together: each has a loader of its share.
+struct EvaluationShare {
+  comm::Group ranks = {};
+  BlockRunner* blocks = nullptr;
+  std::function<void()> tick = {};  // called before each batch: the evaluation is alive
+};
+ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss,
+                     const EvaluationShare& share = {});
 
 // u10, v10, t2m, ... for the first twenty channels of the weather files, c20 and so on beyond.
 std::string channel_name(int64_t channel);

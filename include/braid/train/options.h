@@ -12,11 +12,13 @@
 #include "braid/core/options.h"
 #include "braid/core/precision.h"
 #include "braid/data/options.h"
+#include "braid/launch/options.h"
 #include "braid/nn/loss.h"
 #include "braid/nn/options.h"
 #include "braid/optim/optimizer.h"
 #include "braid/optim/scaler.h"
 #include "braid/optim/schedule.h"
+#include "braid/parallel/divergence.h"
 #include "braid/parallel/mesh.h"
 #include "braid/report/sink.h"
 
@@ -38,6 +40,7 @@ struct TrainOptions {
   double clip = 0;  // global L2 norm of the gradients, 0: no clipping
   double ema = 0;   // decay of the averaged weights that are validated, 0: none
   int64_t zero = 0;
+  parallel::DivergenceOptions divergence;
   bool whole_epochs = false;        // round steps down to whole epochs
   bool initial_validation = false;  // validate before the first step
   bool look_for_nan = false;  // check each step and name the first bad parameter or activation
@@ -78,6 +81,7 @@ struct RunOptions {
   checkpoint::CheckpointOptions checkpoint;
   report::ReportOptions report;
   parallel::MeshOptions mesh;
+  launch::Options launch;
 };
 
 void describe(Fields& fields, TrainOptions& options);

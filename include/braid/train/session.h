@@ -11,13 +11,14 @@
 #include "braid/nn/model.h"
 #include "braid/report/sink.h"
 #include "braid/train/options.h"
+#include "braid/train/ranks.h"
 #include "braid/train/trainer.h"
 
 namespace braid::train {
 
 struct SessionOptions {
   report::Terminal terminal = {};
-  int rank = 0, world = 1;  // of launch::environment()
+  Ranks ranks = {};  // of a Job; as it is, one rank alone
   bool resume = false;
   bool quiet = false;            // no lines and no bar on the terminal
   std::string config_spec = {};  // as typed, for the record
@@ -38,9 +39,13 @@ EndRecord fit(nn::Model& model, Splits data, const RunOptions& options,
 // folder that already holds checkpoints is refused, so that nothing saved is lost.
 Session open_session(const RunOptions& options, SessionOptions session = {});
 
+// What would be refused on so many ranks, before they are started. Throws ConfigError.
+void check_ranks(const RunOptions& options, int64_t world, bool resume);
+
 Splits open_splits(const RunOptions& options);
-std::unique_ptr<nn::Model> build_model(
-    const RunOptions& options);  // on the device that options name
+// On the device that options name. dry_params: without memory, for who shares them out (ZeRO-3).
+std::unique_ptr<nn::Model> build_model(const RunOptions& options, bool dry_params = false,
+                                       int gpu = 0);
 
 // Where weights come from and what helps if they do not fit, for the message.
 struct WeightsOrigin {
@@ -49,6 +54,7 @@ struct WeightsOrigin {
 };
 // Takes the parameters by name; a missing one, one too many or another shape is a StorageError, and
 // then the model is as before.
+void check_weights(const nn::Model& model, const State& weights, const WeightsOrigin& origin = {});
 void copy_weights(nn::Model& model, const State& weights, const WeightsOrigin& origin = {});
 // Shapes of data and model that cannot meet are refused before the first step.
 void check_shapes(const RunOptions& options, const data::SampleSpec& spec);

@@ -7,6 +7,7 @@
 //   is a device scalar
 #pragma once
 #include <cstdint>
+#include <functional>
 
 #include <ATen/core/Tensor.h>
 
@@ -15,6 +16,8 @@
 #include "braid/nn/model.h"
 #include "braid/optim/optimizer.h"
 #include "braid/optim/scaler.h"
+#include "braid/parallel/sync.h"
+#include "braid/train/rounds.h"
 
 namespace braid::train {
 
@@ -24,23 +27,35 @@ struct StepOptions {
   double clip = 0;
 };
 
+// How a step is one part of a step of many ranks; as it is: of one rank alone.
+struct StepShare {
+  parallel::Sync* sync = nullptr;  // sums gradients over the ranks; null: nobody to sum with
+  Rounds* rounds = nullptr;        // knows what the whole batch weighs, begun before each step
+  comm::Group batch = {};          // ranks that share the batch
+  BlockRunner* blocks = nullptr;   // stands around the blocks of the model
+  std::function<void(const char*)> phase = {};  // told which part of the step begins
+};
+
 struct StepResult {
-  at::Tensor loss;       // weighted mean over the batch
+  at::Tensor loss;       // weighted mean over the batch, of all ranks
   at::Tensor grad_norm;  // before clipping; undefined without it
   at::Tensor found_inf;  // fp16: not 0 if the update was skipped
   at::Tensor scale;      // fp16: that the loss was multiplied by
-  int64_t weight = 0;    // samples, or targets that count
+  int64_t weight = 0;    // samples, or targets that count, of all ranks
 };
 
 class Step {
  public:
   Step(nn::Model& model, optim::Optimizer& optimizer, StepOptions options,
-       optim::LossScaler* scaler = nullptr);
+       optim::LossScaler* scaler = nullptr, StepShare share = {});
   StepResult run(const data::Batch& batch, nn::Pass pass, double lr);
   // Gradients of the batch's mean loss, without an update: what tests and `braid parity` compare.
   StepResult gradients(const data::Batch& batch, nn::Pass pass);
 
  private:
+  at::Tensor pass_over(const data::Batch& batch, int64_t begin, int64_t rows, nn::Pass pass) const;
+  void enter(const char* phase) const;
+  double whole_weight(const data::Batch& batch) const;
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) const;
   void update(double lr, StepResult& result);
 
@@ -48,6 +63,7 @@ class Step {
   optim::Optimizer& optimizer_;
   StepOptions options_;
   optim::LossScaler* scaler_;
+  StepShare share_;
 };
 
 }  // namespace braid::train

@@ -15,6 +15,7 @@
 #include "braid/nn/model.h"
 #include "braid/report/sink.h"
 #include "braid/train/options.h"
+#include "braid/train/ranks.h"
 
 namespace braid::train {
 
@@ -26,7 +27,8 @@ struct Splits {
 
 class Trainer {
  public:
-  Trainer(nn::Model& model, Splits data, RunOptions options, report::Sink& sink, Log& log);
+  Trainer(nn::Model& model, Splits data, RunOptions options, report::Sink& sink, Log& log,
+          Ranks ranks = {});
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
@@ -35,16 +37,15 @@ class Trainer {
   EndRecord fit();  // until the limit, a signal or early stop; throws NotFiniteError
   ValidRecord evaluate(data::Split split);
 
-  State state() const;
-  void load(const State& state);
+  State state() const;  // what a checkpoint holds: of many ranks, the pieces of this one
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-c10::Device device_of(
-    const TrainOptions& options);  // auto: the GPU if there is one. Throws ConfigError.
+// auto: the GPU if there is one. Throws ConfigError.
+c10::Device device_of(const TrainOptions& options, int gpu = 0);
 // Dense peak of a known GPU for a compute dtype, FLOP/s; 0 if not known.
 double known_peak_flops(const std::string& device_name, const Precision& policy);
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the ranks tell each other once a step, in one small message that travels while the first
+// forward pass runs: how much their share of the batch weighs, whether somebody wants to stop, and
+// how long their last step took.
+//
+//   rounds.begin({.weight = 32, .stop = signals.asked()});
+//   forward();
+//   loss = loss * (32 / rounds.weight());   // of all ranks
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "braid/comm/group.h"
+
+namespace braid::train {
+
+struct RankReport {
+  double weight = 0;     // of its share of this step's batch
+  double stop = 0;       // 0: go on; the largest one of all ranks counts
+  double seconds = 0;    // of the last step
+  double data_wait = 0;  // parts of it
+  double comm_wait = 0;
+  bool operator==(const RankReport&) const = default;
+};
+
+class Rounds {
+ public:
+  explicit Rounds(comm::Group control = {});
+  void begin(const RankReport& mine);
+  const std::vector<RankReport>& reports();  // of this round, by rank; waits for it
+  double weight();                           // of the whole batch
+  double stop();
+  const comm::Group& control() const { return control_; }
+
+ private:
+  comm::Group control_;
+  at::Tensor mine_, all_;
+  comm::Pending under_way_;
+  std::vector<RankReport> reports_;
+};
+
+}  // namespace braid::train

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/ranks.h"
+
+#include <fmt/format.h>
+
+#include "braid/launch/spawn.h"
+
+namespace braid::cli {
+namespace {
+
+ConfigError ranks_of_ranks(int ranks, const launch::Environment& here) {
+  return ConfigError(
+      {.what = fmt::format("--ranks {} in a process that {} started as rank {} of {}", ranks,
+                           launch::to_text(here.launcher), here.rank, here.world),
+       .why = "the launcher has started all ranks already",
+       .fix = "leave out --ranks, or do not start with the launcher"});
+}
+
+}  // namespace
+
+void add_ranks(CLI::App& command, int& ranks) {
+  command.add_option("--ranks", ranks, "start as so many processes on this host")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096));
+}
+
+std::optional<Exit> start_ranks(int ranks, launch::Environment& here, const std::string& run_dir,
+                                const launch::Options& options) {
+  const bool rank_already = here.world > 1 && here.to_start == 1;
+  if (ranks > 0 && here.world > 1 && ranks != here.to_start) throw ranks_of_ranks(ranks, here);
+  if (ranks == 1) here.waiting_tasks = 0;  // one rank was asked for
+  if (ranks == 0) ranks = here.to_start;
+  if (ranks == 1 || rank_already) return std::nullopt;
+  return static_cast<Exit>(launch::spawn({.ranks = ranks,
+                                          .command = launch::own_command(),
+                                          .log_dir = run_dir + "/logs",
+                                          .here = here,
+                                          .launch = options}));
+}
+
+}  // namespace braid::cli
