@@ -66,7 +66,9 @@ std::unique_ptr<Catalog> weights_in(const fs::path& dir, const std::vector<std::
   catalog->dir = dir;
   catalog->checkpoint = false;
   for (const std::string& file : files) {
-    Shard shard{.file = file, .record = {}, .pieces = pieces_in(dir / file, model_prefix)};
+    Shard shard;
+    shard.file = file;
+    shard.pieces = pieces_in(dir / file, model_prefix);
     shard.record.bytes = static_cast<int64_t>(fs::file_size(dir / file));
     catalog->manifest.shards.push_back(std::move(shard));
   }

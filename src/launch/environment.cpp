@@ -38,6 +38,11 @@ std::vector<int> allowed_cores() {
 
 }  // namespace
 
+bool send_nccl_debug_to(const std::string& file) {
+  if (!variable("NCCL_DEBUG") || variable("NCCL_DEBUG_FILE")) return false;
+  return ::setenv("NCCL_DEBUG_FILE", file.c_str(), /*overwrite=*/0) == 0;
+}
+
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr) return std::nullopt;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <csignal>
+#include <filesystem>
 #include <utility>
 
 #include "braid/comm/mismatch.h"
@@ -13,6 +14,7 @@
 #include "braid/comm/nccl.h"
 #include "braid/core/accelerator.h"
 #include "braid/core/error.h"
+#include "braid/core/fs.h"
 #include "braid/train/trainer.h"
 
 namespace braid::train {
@@ -113,6 +115,9 @@ Job::Job(const RunOptions& options, const launch::Environment& here) {
                                          watch_options(here, options.launch));
   launch::refuse_shared_gpu(world_, on_gpu ? launch::gpu_name(here, ranks_.gpu) : "",
                             options.launch);
+  const std::filesystem::path logs = std::filesystem::path(run_dir(options)) / "logs";
+  if (launch::send_nccl_debug_to((logs / fmt::format("nccl-{}.log", here.rank)).string()))
+    make_dirs(logs);
   ranks_.world = carrier(world_, here, options.launch, device);
   if (!(ranks_.world == world_.ranks)) watch_->add(ranks_.world);
   ranks_.control = world_.control;

@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 namespace braid::train {
 namespace {
 
 constexpr int64_t report_numbers = 5;
-static_assert(sizeof(RankReport) == report_numbers * sizeof(double));
+static_assert(sizeof(RankReport) == report_numbers * sizeof(double), "each number travels");
 
 }  // namespace
 
@@ -23,15 +22,18 @@ Rounds::Rounds(comm::Group control)
 
 void Rounds::begin(const RankReport& mine) {
   reports_.clear();
-  std::memcpy(mine_.mutable_data_ptr<double>(), &mine, sizeof mine);
+  const std::array<double, report_numbers> numbers = {mine.weight, mine.stop, mine.seconds,
+                                                      mine.data_wait, mine.comm_wait};
+  std::copy(numbers.begin(), numbers.end(), mine_.mutable_data_ptr<double>());
   under_way_ = control_.all_gather(all_, mine_);
 }
 
 const std::vector<RankReport>& Rounds::reports() {
   if (!reports_.empty()) return reports_;
   under_way_.wait();
-  reports_.resize(static_cast<size_t>(control_.size()));
-  std::memcpy(reports_.data(), all_.const_data_ptr<double>(), reports_.size() * sizeof(RankReport));
+  const double* at = all_.const_data_ptr<double>();
+  for (int rank = 0; rank < control_.size(); ++rank, at += report_numbers)
+    reports_.push_back({at[0], at[1], at[2], at[3], at[4]});
   return reports_;
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include <map>
 #include <string>
 
@@ -205,6 +207,19 @@ TEST(Environment, OfThisProcess) {
   EXPECT_GT(here.columns, 0);
   EXPECT_FALSE(here.host.empty());
   EXPECT_FALSE(here.cores.empty());
+}
+
+TEST(Environment, SendsWhatNcclSaysToAFileOfTheRank) {
+  ::unsetenv("NCCL_DEBUG");
+  ::unsetenv("NCCL_DEBUG_FILE");
+  EXPECT_FALSE(send_nccl_debug_to("a.log")) << "nobody asked";
+  ::setenv("NCCL_DEBUG", "INFO", 1);
+  EXPECT_TRUE(send_nccl_debug_to("a.log"));
+  EXPECT_EQ(variable("NCCL_DEBUG_FILE"), "a.log");
+  EXPECT_FALSE(send_nccl_debug_to("b.log")) << "it is set";
+  EXPECT_EQ(variable("NCCL_DEBUG_FILE"), "a.log");
+  ::unsetenv("NCCL_DEBUG");
+  ::unsetenv("NCCL_DEBUG_FILE");
 }
 
 }  // namespace

@@ -48,28 +48,26 @@ TEST(Faults, KilledInAnyPartOfAStep) {
                 }});
 }
 
-TEST(Faults, KilledWhileSaving) {
-  const auto killed = [](int zero, int rank) {
-    FaultyRun run({.zero = zero});
-    const std::string place = "checkpoint of step 15";
-    expect_lost(run.start({.kind = "kill", .rank = rank, .at = place}), {rank, place, place});
-    EXPECT_FALSE(std::filesystem::exists(run.checkpoint(15)));
-    expect_goes_on(run, 10);
-  };
-  side_by_side({[&] { killed(0, 0); }, [&] { killed(3, 2); }});
+void kill_before_save(int zero, int rank) {
+  FaultyRun run({.zero = zero});
+  const std::string place = "checkpoint of step 15";
+  expect_lost(run.start({.kind = "kill", .rank = rank, .at = place}), {rank, place, place});
+  EXPECT_FALSE(std::filesystem::exists(run.checkpoint(15)));
+  expect_goes_on(run, 10);
 }
 
 // While its shard is being written in the background: the checkpoint is whole or not there.
-TEST(Faults, KilledWhileItsShardIsWritten) {
-  const auto killed = [](int zero, int rank) {
-    FaultyRun run({.zero = zero});
-    const Ended end =
-        run.start({.kind = "kill_writing", .rank = rank, .at = "checkpoint of step 15"});
-    expect_end(end, 5, {"rank " + std::to_string(rank) + " of 3 (process "});
-    const bool whole = std::filesystem::exists(run.checkpoint(15));
-    expect_goes_on(run, whole ? 15 : 10);
-  };
-  side_by_side({[&] { killed(0, 1); }, [&] { killed(3, 0); }});
+void kill_while_written(int zero, int rank) {
+  FaultyRun run({.zero = zero});
+  const Ended end =
+      run.start({.kind = "kill_writing", .rank = rank, .at = "checkpoint of step 15"});
+  expect_end(end, 5, {"rank " + std::to_string(rank) + " of 3 (process "});
+  expect_goes_on(run, std::filesystem::exists(run.checkpoint(15)) ? 15 : 10);
+}
+
+TEST(Faults, KilledWhileSaving) {
+  side_by_side({[] { kill_before_save(0, 0); }, [] { kill_before_save(3, 2); },
+                [] { kill_while_written(3, 1); }});
 }
 
 }  // namespace

@@ -54,6 +54,10 @@ std::optional<std::string> variable(const char* name);  // for doctor and tests
 // 15000 + the last four digits of a job's number; 12910 without one.
 int port_of_job(std::string_view job_id);
 
+// With NCCL_DEBUG set, what NCCL says goes to this file instead of the terminal, unless
+// NCCL_DEBUG_FILE says otherwise. Before the first use of NCCL. True if it does.
+bool send_nccl_debug_to(const std::string& file);
+
 // The variables of this process but for those that say which rank it is: for a rank to be started.
 std::vector<std::string> variables_to_inherit();
 
