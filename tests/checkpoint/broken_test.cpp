@@ -16,6 +16,7 @@
 #include <fstream>
 
 #include "braid/checkpoint/store.h"
+#include "checkpoint/saved.h"
 #include "support/expect.h"
 #include "support/files.h"
 
@@ -31,12 +32,6 @@ Snapshot filled(int64_t step, int64_t elements = 64) {
   s.state.tensors["model/w"] = at::full({elements}, static_cast<double>(step));
   s.state.tensors["optimizer/w/exp_avg"] = at::full({elements}, static_cast<double>(step));
   return s;
-}
-
-fs::path saved(Store& store, const Snapshot& snapshot) {
-  fs::path made = store.save(snapshot);
-  store.wait();
-  return made;
 }
 
 void flip_bit(const fs::path& file, int64_t from_end) {

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "braid/checkpoint/safetensors.h"
+#include "checkpoint/saved.h"
 #include "support/expect.h"
 #include "support/files.h"
 
@@ -32,12 +33,6 @@ std::vector<std::string> names_in(const fs::path& dir) {
   for (const auto& item : fs::directory_iterator(dir)) names.push_back(item.path().filename());
   std::sort(names.begin(), names.end());
   return names;
-}
-
-fs::path saved(Store& store, const Snapshot& snapshot) {
-  fs::path made = store.save(snapshot);
-  store.wait();
-  return made;
 }
 
 TEST(Store, GivesBackWhatWasSaved) {

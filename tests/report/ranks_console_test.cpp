@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "braid/report/sink.h"
 #include "report/samples.h"
@@ -12,7 +13,7 @@
 namespace braid::test {
 namespace {
 
-std::string said(const RunInfo& info, auto body) {
+std::string said(const RunInfo& info, const std::function<void(report::Sink&)>& body) {
   TempDir dir;
   const std::string file = (dir / "out.log").string();
   Log log({.rank = 0, .file = file, .quiet = true});
