@@ -113,6 +113,13 @@ testing::AssertionResult matches(const std::string& text, const std::string& pat
 
 const std::string call = "all_reduce sum Float \\[4\\] of group world \\(call [0-9]+\\)";
 
+// On a busy machine the timeout of a second may come before the broken connection is heard of.
+std::string lost(int rank) {
+  return "(" + call + " was broken off: rank " + std::to_string(rank) +
+         " is gone|no answer for [0-9]+ s: " + call + ": rank " + std::to_string(rank) +
+         " did not arrive)";
+}
+
 // Worlds side by side: most of the time nobody computes.
 void start_all(const std::vector<WatchedRanks*>& worlds) {
   for (WatchedRanks* ranks : worlds) ranks->await();
@@ -126,9 +133,9 @@ TEST(WatchProcess, NamesARankThatWasKilled) {
   one.send(1, SIGKILL);
   two.send(2, SIGKILL);
   const std::string rest =
-      " is gone; it last did: step [0-9]+, forward \\(no sign of life for [0-9]+ s\\)\n";
-  EXPECT_TRUE(matches(line_of(one, 3, 1), call + " was broken off: rank 1" + rest));
-  EXPECT_TRUE(matches(line_of(two, 3, 2), call + " was broken off: rank 2" + rest));
+      "; it last did: step [0-9]+, forward \\(no sign of life for [0-9]+ s\\)\n";
+  EXPECT_TRUE(matches(line_of(one, 3, 1), lost(1) + rest));
+  EXPECT_TRUE(matches(line_of(two, 3, 2), lost(2) + rest));
 }
 
 TEST(WatchProcess, NamesTheFirstRankAndItsStore) {
@@ -137,7 +144,7 @@ TEST(WatchProcess, NamesTheFirstRankAndItsStore) {
   killed.send(0, SIGKILL);
   stopped.send(0, SIGSTOP);
   const std::string store = "; its store at 127.0.0.1:[0-9]+ does not answer\n";
-  EXPECT_TRUE(matches(line_of(killed, 3, 0), call + " was broken off: rank 0 is gone" + store));
+  EXPECT_TRUE(matches(line_of(killed, 3, 0), lost(0) + store));
   EXPECT_TRUE(matches(line_of(stopped, 3, 0),
                       "no answer for [12] s: " + call + ": rank 0 did not arrive" + store));
 }
