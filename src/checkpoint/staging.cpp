@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <sys/mman.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -38,11 +39,12 @@ bool on_device(const State& state) {
 at::Tensor host_memory(int64_t bytes, bool pinned) {
   const at::Tensor memory = at::empty({bytes}, at::TensorOptions(c10::kByte).pinned_memory(pinned));
   constexpr uintptr_t page = uintptr_t{2} << 20;
-  const auto start = reinterpret_cast<uintptr_t>(memory.const_data_ptr());
-  const uintptr_t first = (start + page - 1) / page * page;
-  const uintptr_t last = (start + static_cast<uintptr_t>(bytes)) / page * page;
-  if (!pinned && last > first)  // a wish: it may be refused
-    (void)::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  auto* const start = static_cast<std::byte*>(memory.mutable_data_ptr());
+  const uintptr_t skip = (page - reinterpret_cast<uintptr_t>(start) % page) % page;
+  const auto all = static_cast<uintptr_t>(bytes);
+  const uintptr_t whole = all > skip ? (all - skip) / page * page : 0;
+  if (!pinned && whole > 0)  // a wish: it may be refused
+    (void)::madvise(start + skip, whole, MADV_HUGEPAGE);
   return memory;
 }
 
@@ -59,9 +61,9 @@ void Staging::take(std::vector<ShardPlan>& plans, const State& state) {
   int64_t at = 0;
   for (ShardPlan& plan : plans)
     for (Part& part : plan.parts) {
-      const at::Tensor copy = buffer_.narrow(0, at, bytes_of_part(part)).view(part.piece.dtype);
+      at::Tensor copy = buffer_.narrow(0, at, bytes_of_part(part)).view(part.piece.dtype);
       copy.copy_(run_of(part, state));
-      part.host = [copy] { return copy; };
+      part.host = [copy = std::move(copy)] { return at::Tensor(copy); };
       at += aligned(bytes_of_part(part));
     }
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "braid/core/error.h"
 #include "comm/host_claim.h"
@@ -136,10 +137,10 @@ std::string Watch::State::lost_store(const Alarm& mine, const Sign& answer,
           ? fmt::format("the store at {} does not answer", place)
           : fmt::format("rank {} {}; its store at {} does not answer", options.store_rank,
                         closed ? "is gone" : "did not arrive", place);
-  const std::string text = verdict_without_store(mine, answer, store);
+  std::string text = verdict_without_store(mine, answer, store);
   if (mine.rank == rank && claim_on_host("braid-watch/" + place)) return text;
   const std::lock_guard lock(mutex);
-  line = text;
+  line = std::move(text);
   return "";
 }
 

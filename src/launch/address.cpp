@@ -71,8 +71,10 @@ int try_connect(const addrinfo& there, double seconds) {
 
 int try_all(const addrinfo& list, double seconds) {
   int error = 0;
-  for (const addrinfo* one = &list; one != nullptr; one = one->ai_next)
-    if ((error = try_connect(*one, std::max(0.01, seconds))) == 0) break;
+  for (const addrinfo* one = &list; one != nullptr; one = one->ai_next) {
+    error = try_connect(*one, std::max(0.01, seconds));
+    if (error == 0) break;
+  }
   return error;
 }
 

@@ -72,7 +72,7 @@ std::vector<std::string> expand_name(std::string_view name, std::string_view lis
   std::vector<std::string> hosts;
   for (const std::string& number : numbers)
     for (const std::string& tail : rest)
-      hosts.push_back(std::string(name.substr(0, open)) + number + tail);
+      hosts.push_back(fmt::format("{}{}{}", name.substr(0, open), number, tail));
   return hosts;
 }
 

@@ -31,8 +31,8 @@ class MpiWork final : public Work {
     Session::get().end_call();
     if (over_) return;
     Session::get().broken();
-    new Call(std::move(call_));
-    new at::Tensor(std::move(rows_));
+    for (at::Tensor* held : {&call_.input, &call_.output, &rows_})
+      (void)held->unsafeReleaseTensorImpl();
   }
   MpiWork(const MpiWork&) = delete;
   MpiWork& operator=(const MpiWork&) = delete;

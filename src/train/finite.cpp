@@ -100,7 +100,7 @@ const char* bad_value(double loss) { return std::isnan(loss) ? "nan" : loss > 0 
 
 std::string first_not_finite(nn::Model& model, const std::vector<Param>& params,
                              const data::Batch& batch, const nn::Pass& pass) {
-  const std::string activation = watch_forward(model, batch, pass);
+  std::string activation = watch_forward(model, batch, pass);
   for (const Param& param : params)
     if (!all_finite(param.tensor)) return "parameter " + param.name;
   if (!all_finite(batch.input)) return "the input batch";

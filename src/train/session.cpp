@@ -81,7 +81,7 @@ void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
 void open_folder(const RunOptions& options, const SessionOptions& given) {
   check(options);
   if (given.ranks.alone()) {
-    parallel::Mesh(options.mesh, 1, 0, static_cast<int>(options.train.zero));
+    parallel::resolve(options.mesh, 1, static_cast<int>(options.train.zero));  // refuses many ranks
     if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
   }
   const fs::path dir = run_dir(options);
