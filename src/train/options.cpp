@@ -86,6 +86,9 @@ void describe(Fields& fields, TrainOptions& options) {
                "ZeRO: what the ranks of mesh.shard hold in pieces; 1: optimizer states, 2: and "
                "gradients, 3: and parameters; 0: nothing",
                {.at_least = 0, .at_most = 3});
+  fields.field("keep_gathered", options.keep_gathered,
+               "zero 3: keep the weights of a block from forward to backward: a third less traffic "
+               "for the memory of all weights");
   fields.section("divergence", options.divergence, "whether replicas still hold the same weights");
   fields.field("whole_epochs", options.whole_epochs, "round steps down to whole epochs");
   fields.field("initial_validation", options.initial_validation, "validate before the first step");

@@ -19,6 +19,7 @@ std::unique_ptr<parallel::Sync> sync_of(const nn::Model& model, const RunOptions
   parallel::ZeroOptions zero;
   zero.stage = stage;
   zero.average = false;
+  zero.keep_gathered = options.train.keep_gathered;
   zero.reduce = wire;
   zero.initial = [&model](const std::string& name, const at::Tensor& values, int64_t first) {
     model.initial(name, values, first);

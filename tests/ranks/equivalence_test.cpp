@@ -19,6 +19,7 @@ train::RunOptions run_of(ModelName model, const Layout& layout, const std::strin
   train::RunOptions run = small_run(model, precision);
   run.train.global_batch = samples;
   run.train.zero = layout.zero;
+  run.train.keep_gathered = layout.keep;
   if (layout.shard > 0) run.mesh.shard = layout.shard;
   // Momentum and decay show in the weights; Adam would hide a factor and blow up noise.
   run.optimizer.rule = {
@@ -120,9 +121,9 @@ const auto case_name = [](const auto& info) {
          name_of(std::get<1>(info.param));
 };
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Equivalence, testing::Combine(testing::Range(0, 5), models),
+INSTANTIATE_TEST_SUITE_P(Layouts, Equivalence, testing::Combine(testing::Range(0, 6), models),
                          case_name);
-INSTANTIATE_TEST_SUITE_P(Layouts, TwoRanks, testing::Combine(testing::Range(0, 4), models),
+INSTANTIATE_TEST_SUITE_P(Layouts, TwoRanks, testing::Combine(testing::Range(0, 5), models),
                          case_name);  // without 2 x 2
 
 class ProcessEquivalence : public testing::TestWithParam<int> {};
@@ -144,7 +145,7 @@ TEST_P(ProcessEquivalence, OfEveryModel) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, ProcessEquivalence, testing::Range(0, 5),
+INSTANTIATE_TEST_SUITE_P(Layouts, ProcessEquivalence, testing::Range(0, 6),
                          [](const auto& info) { return layouts[info.param].name; });
 
 }  // namespace

@@ -29,9 +29,11 @@ struct Layout {
   const char* name;
   int zero;
   int64_t shard;  // 0: all ranks
+  bool keep = false;
 };
 inline constexpr Layout layouts[] = {
-    {"ddp", 0, 1}, {"zero1", 1, 0}, {"zero2", 2, 0}, {"zero3", 3, 0}, {"hybrid", 3, 2}};
+    {"ddp", 0, 1},   {"zero1", 1, 0}, {"zero2", 2, 0}, {"zero3", 3, 0}, {"zero3_keep", 3, 0, true},
+    {"hybrid", 3, 2}};
 
 using Values = std::map<std::string, at::Tensor>;
 

@@ -40,6 +40,7 @@ struct TrainOptions {
   double clip = 0;  // global L2 norm of the gradients, 0: no clipping
   double ema = 0;   // decay of the averaged weights that are validated, 0: none
   int64_t zero = 0;
+  bool keep_gathered = false;  // ZeRO-3: whole weights stay from forward to backward
   parallel::DivergenceOptions divergence;
   bool whole_epochs = false;        // round steps down to whole epochs
   bool initial_validation = false;  // validate before the first step
