@@ -257,7 +257,7 @@ class Host {  // the way of one rank into a meeting
   }
 
   Environment here_;
-  Timeouts limits_;
+  comm::Timeouts limits_;
   Instant deadline_;
   Options options_;
   MeetingPlace place_ = {};

@@ -20,7 +20,7 @@ void describe(Fields& fields, Options& options) {
   fields.field("address", options.address, "of this host towards the other ranks");
 }
 
-Timeouts timeouts(const Options& options) {
+comm::Timeouts timeouts(const Options& options) {
   const double one = options.timeout.count;
   return {.store = 0.5 * one, .collective = one, .step = 1.5 * one, .start = 2 * one};
 }

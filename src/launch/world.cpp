@@ -90,7 +90,7 @@ World open_world(const Environment& here, const Options& options) {
   world.threads = threads_of(here, share_of_cores(meeting.seats, here.rank));
   for (const Seat& seat : meeting.seats)
     world.places.push_back(fmt::format("{}:{}", seat.host, seat.pid));
-  const Timeouts limits = timeouts(options);
+  const comm::Timeouts limits = timeouts(options);
   const auto gloo = comm::gloo(world.store.under("gloo"), here.rank, here.world,
                                {.address = world.address, .timeout_seconds = limits.collective});
   // A comparison ends before the watch would speak of the same call.

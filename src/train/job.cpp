@@ -21,12 +21,7 @@ namespace braid::train {
 namespace {
 
 comm::WatchOptions watch_options(const launch::Environment& here, const launch::Options& options) {
-  const launch::Timeouts limits = launch::timeouts(options);
-  return {.timeouts = {.store = limits.store,
-                       .collective = limits.collective,
-                       .step = limits.step,
-                       .start = limits.start},
-          .store_rank = here.store_served ? -1 : 0};
+  return {.timeouts = launch::timeouts(options), .store_rank = here.store_served ? -1 : 0};
 }
 
 // A launcher asks ranks to end when it sees that one is lost. This rank does so, but first it tells
@@ -121,7 +116,6 @@ Job::Job(const RunOptions& options, const launch::Environment& here) {
   ranks_.world = carrier(world_, here, options.launch, device);
   if (!(ranks_.world == world_.ranks)) watch_->add(ranks_.world);
   ranks_.control = world_.control;
-  ranks_.token = world_.token;
   ranks_.latency = world_.latency_seconds;
   ranks_.progress = [this](const std::string& what) {
     now_ = what;

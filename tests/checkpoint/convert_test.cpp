@@ -12,6 +12,7 @@
 #include "checkpoint/layouts.h"
 #include "support/command.h"
 #include "support/expect.h"
+#include "support/peak.h"
 #include "support/ranks.h"
 
 namespace braid::checkpoint {
@@ -191,13 +192,6 @@ TEST(Convert, NothingIsOverwrittenUnasked) {
   EXPECT_TRUE(fs::exists(dir / "home/thesis.tex"));
 }
 
-int64_t peak_of_process() {  // kB
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6));
-  return -1;
-}
-
 // 160 MiB in four tensors: one of them at a time is in memory.
 TEST(Convert, NeedsRoomForOneTensor) {
   const test::TempDir dir;
@@ -208,11 +202,10 @@ TEST(Convert, NeedsRoomForOneTensor) {
     Store(dir / "ck", {.background = false}).save({.step = 1, .state = state});
   }
   const Reader from = Reader::open(dir / "ck");
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
-  const int64_t before = peak_of_process();
+  const test::PeakGrowth peak;
   convert(from, dir / "one.safetensors", {.format = Format::safetensors});
   convert(from, dir / "hf", {.format = Format::hugging_face, .max_shard = {50'000'000}});
-  EXPECT_LT(peak_of_process() - before, (40 + 8) << 10) << "kB";
+  EXPECT_LT(peak.kilobytes(), (40 + 8) << 10) << "kB";
 }
 
 TEST(Convert, SaysWhatCannotBeRead) {

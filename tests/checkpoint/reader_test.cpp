@@ -9,6 +9,7 @@
 #include "checkpoint/layouts.h"
 #include "support/expect.h"
 #include "support/files.h"
+#include "support/peak.h"
 #include "support/ranks.h"
 
 namespace braid::checkpoint {
@@ -112,13 +113,6 @@ TEST(Reader, SaysWhatDoesNotFit) {
   EXPECT_TRUE(contains(error_of([&] { Reader(dir.path() / "none"); }), "it has no manifest.json"));
 }
 
-int64_t peak_kilobytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6));
-  return -1;
-}
-
 // A quarter of a tensor of 128 MiB, in another dtype: the host never holds more than the quarter.
 TEST(Reader, ReadsWithoutRoomForTheWhole) {
   const test::TempDir dir;
@@ -131,10 +125,9 @@ TEST(Reader, ReadsWithoutRoomForTheWhole) {
   State wanted;
   wanted.set("model/w", at::full({quarter}, -1.0, at::TensorOptions(c10::kBFloat16)),
              {.whole = {count}, .first = quarter});
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
-  const int64_t before = peak_kilobytes();
+  const test::PeakGrowth peak;
   Reader(dir / "ck/step-00000001").fill(wanted);
-  const int64_t grown = peak_kilobytes() - before;
+  const int64_t grown = peak.kilobytes();
   EXPECT_LT(grown, 8 << 10) << "kB";
   RecordProperty("peak_growth_kB", std::to_string(grown));
   EXPECT_TRUE(wanted.tensors["model/w"].equal(

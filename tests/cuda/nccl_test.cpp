@@ -14,6 +14,7 @@
 #include "braid/parallel/replicate.h"
 #include "comm/collectives.h"
 #include "support/cuda.h"
+#include "support/drawn.h"
 #include "support/expect.h"
 #include "support/ranks.h"
 
@@ -193,9 +194,7 @@ TEST_F(GlooOnGpu, CollectivesAreDifferentiable) {
 }
 
 at::Tensor gpu_drawn(at::IntArrayRef sizes, uint64_t seed) {
-  const at::Tensor x = at::zeros(sizes, at::kDouble);
-  fill_normal(x, random_key(seed, "nccl"));
-  return x.to(at::Device(at::kCUDA, 0));
+  return test::drawn(sizes, seed, "nccl").to(at::Device(at::kCUDA, 0));
 }
 
 struct TwoLayers {

@@ -41,7 +41,7 @@ TEST(Hosts, TasksOfEachNode) {
 
 TEST(LaunchOptions, LimitsStandInOrder) {
   for (const double seconds : {1.0, 2.5, 300.0, 86400.0}) {
-    const Timeouts limits = timeouts({.timeout = {seconds}});
+    const comm::Timeouts limits = timeouts({.timeout = {seconds}});
     EXPECT_GT(limits.store, 0);
     EXPECT_LT(limits.store, limits.collective);
     EXPECT_LT(limits.collective, limits.step);

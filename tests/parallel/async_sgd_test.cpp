@@ -16,7 +16,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include "braid/core/rng.h"
+#include "support/drawn.h"
 #include "support/expect.h"
 #include "support/ranks.h"
 
@@ -27,9 +27,7 @@ using test::contains;
 using test::error_of;
 
 at::Tensor async_normal(at::IntArrayRef sizes, uint64_t seed) {
-  const at::Tensor x = at::zeros(sizes, at::kDouble);
-  fill_normal(x, random_key(seed, "async"));
-  return x;
+  return test::drawn(sizes, seed, "async");
 }
 
 // A layer and a head; the data differ from worker to worker and from step to step.

@@ -11,7 +11,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "braid/comm/counting.h"
-#include "braid/core/rng.h"
+#include "support/drawn.h"
 #include "support/expect.h"
 #include "support/ranks.h"
 
@@ -22,9 +22,7 @@ using test::contains;
 using test::error_of;
 
 at::Tensor normal(at::IntArrayRef sizes, uint64_t seed) {
-  const at::Tensor x = at::zeros(sizes, at::kDouble);
-  fill_normal(x, random_key(seed, "local"));
-  return x;
+  return test::drawn(sizes, seed, "local");
 }
 
 // Two layers, trained on other data on each rank and in each step.

@@ -9,7 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "braid/comm/counting.h"
-#include "braid/core/rng.h"
+#include "support/drawn.h"
 #include "support/expect.h"
 #include "support/ranks.h"
 
@@ -17,9 +17,7 @@ namespace braid {
 namespace {
 
 at::Tensor drawn(at::IntArrayRef sizes, uint64_t seed) {
-  const at::Tensor x = at::zeros(sizes, at::kDouble);
-  fill_normal(x, random_key(seed, "replicate"));
-  return x;
+  return test::drawn(sizes, seed, "replicate");
 }
 
 // Three layers and one weight that only some inputs use.

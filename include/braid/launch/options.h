@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "braid/comm/watch.h"
 #include "braid/core/options.h"
 
 namespace braid::launch {
@@ -24,9 +25,6 @@ void describe(Fields& fields, Options& options);
 
 // Each limit is longer than what happens inside it, so that the innermost names the cause: an
 // answer of the store < a collective < a step < the start of a job.
-struct Timeouts {
-  double store = 0, collective = 0, step = 0, start = 0;  // seconds
-};
-Timeouts timeouts(const Options& options);
+comm::Timeouts timeouts(const Options& options);
 
 }  // namespace braid::launch

@@ -18,7 +18,6 @@ struct Ranks {
   comm::Group world = {};    // for tensors on the training device
   comm::Group control = {};  // for small messages of the host
   int gpu = 0;               // index of this rank's GPU, if it trains on one
-  std::string token = {};    // of the job: what it writes beside others carries it
   double latency = 0;        // of a small all-reduce, seconds
   // Told what the run does, for the report of a hang: each step and each pause between two ("step
   // 17"), and the parts of a step ("forward").

@@ -22,7 +22,6 @@ struct RankReport {
   double seconds = 0;    // of the last step
   double data_wait = 0;  // parts of it
   double comm_wait = 0;
-  bool operator==(const RankReport&) const = default;
 };
 
 class Rounds {
@@ -32,7 +31,6 @@ class Rounds {
   const std::vector<RankReport>& reports();  // of this round, by rank; waits for it
   double weight();                           // of the whole batch
   double stop();
-  const comm::Group& control() const { return control_; }
 
  private:
   comm::Group control_;
