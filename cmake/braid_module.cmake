@@ -2,7 +2,7 @@
 # braid_module(name [DEPENDS module...] [LINK target...] [HEAVY] [EXCLUDE file...])
 #   One module of the house: all src/<name>/*.cpp as an object library. DEPENDS are the modules it may see; a test of
 #   the module links those and no others, so a call against the order does not link. HEAVY precompiles torch's headers.
-# braid_test(folder [OF module] [LABELS label...] [LINK target...])
+# braid_test(folder [OF module] [TOGETHER] [LABELS label...] [LINK target...])
 #   All tests/<folder>/*_test.cpp as one program <folder>_test that links the module (by default of the folder's name).
 function(braid_module name)
   cmake_parse_arguments(arg "HEAVY" "" "DEPENDS;LINK;EXCLUDE" ${ARGN})
@@ -44,7 +44,7 @@ function(braid_link target module)
 endfunction()
 
 function(braid_test module)
-  cmake_parse_arguments(arg "" "OF" "LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "TOGETHER" "OF" "LINK;LABELS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${module}/*_test.cpp)
   if(NOT sources OR (BRAID_SANITIZE AND full IN_LIST arg_LABELS))
     return()
@@ -77,6 +77,15 @@ function(braid_test module)
     add_test(NAME ${module} COMMAND ${module}_test --gtest_brief=1
       "--gtest_filter=-*Process*:*OnMpi*:*OnTwoOfMpi*:*LostRank*:Fault*:Spawn*:Launcher*:Slurm*:Network*:LocalRanks*:*Harness*:Convert.NeedsRoomForOneTensor")
     set_tests_properties(${module} PROPERTIES TIMEOUT 900 LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
+    return()
+  endif()
+  if(arg_TOGETHER)  # half a second a process would be most of the time of a thousand small tests
+    foreach(shard RANGE 1 4)
+      math(EXPR index "${shard} - 1")
+      add_test(NAME ${module}.${shard} COMMAND ${module}_test)
+      set_tests_properties(${module}.${shard} PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}"
+        ENVIRONMENT "${environment};GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${index}")
+    endforeach()
     return()
   endif()
   gtest_discover_tests(${module}_test DISCOVERY_MODE PRE_TEST
