@@ -5,11 +5,13 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
 #include "braid/core/accelerator.h"
 #include "braid/data/options.h"
 #include "braid/kernels/attention.h"
+#include "braid/kernels/cross_entropy.h"
 #include "braid/kernels/dropout.h"
 #include "braid/train/step.h"
 #include "support/cuda.h"
@@ -22,6 +24,25 @@ TEST_F(OnGpu, KeepMaskEqualsItsCpuTwinBitForBit) {
   const at::Tensor expected = kernels::keep_mask(host, 0.3, random_key(1, "mask"), 12345);
   const at::Tensor mask = kernels::keep_mask(host.to(gpu()), 0.3, random_key(1, "mask"), 12345);
   EXPECT_TRUE(at::equal(mask.to(at::kCPU), expected));
+}
+
+TEST_F(OnGpu, CrossEntropyEqualsItsCpuTwin) {
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor scores = at::randn({37, 5003}, at::kDouble).mul_(4).to(dtype);
+    const at::Tensor target = at::randint(5003, {37}, at::kLong);
+    target[5] = -100;
+    const at::Tensor sums = kernels::row_logsumexp(scores);
+    const at::Tensor grad = at::randn({37}, sums.options());
+    const at::Tensor expected = kernels::cross_entropy_grad(grad, scores, sums, target, 3);
+    const at::Tensor sums_gpu = kernels::row_logsumexp(scores.to(gpu()));
+    const at::Tensor found = kernels::cross_entropy_grad(grad.to(gpu()), scores.to(gpu()), sums_gpu,
+                                                         target.to(gpu()), 3);
+    const double tolerance = dtype == at::kDouble ? 1e-13 : 1e-5;
+    EXPECT_TRUE(at::allclose(sums_gpu.cpu(), sums, tolerance, tolerance)) << dtype;
+    const double rounding = dtype == at::kBFloat16 ? 8e-3 : dtype == at::kHalf ? 1e-3 : tolerance;
+    EXPECT_TRUE(at::allclose(found.cpu(), expected, rounding, tolerance)) << dtype;
+    EXPECT_EQ(found.scalar_type(), dtype);
+  }
 }
 
 class AttentionOnGpu : public OnGpu,
