@@ -56,12 +56,16 @@ Scope Scope::operator/(const std::string& name) const {
 
 Init Init::fan_in(int64_t inputs) { return uniform(1 / std::sqrt(static_cast<double>(inputs))); }
 
-at::Tensor Layer::param(const std::string& name, at::IntArrayRef sizes, Init init) {
+at::Tensor Layer::param(const std::string& name, at::IntArrayRef whole, Init init,
+                        const ParamPart& part) {
   const Build& build = scope_.build;
+  Made made = {init, {}, part};
+  if (!part.cuts.empty()) made.piece = {whole.vec(), part.cuts, 0};
+  const std::vector<int64_t> sizes = part.cuts.empty() ? whole.vec() : box_of(made.piece);
   const auto make = [&] {
     return at::empty(sizes, at::TensorOptions().dtype(build.precision.param).device(build.device));
   };
-  inits_[name] = init;
+  made_[name] = std::move(made);
   if (build.dry_params) {
     const memory::Instruments dry({.dry = true});
     return register_parameter(name, make());
@@ -73,7 +77,26 @@ at::Tensor Layer::param(const std::string& name, at::IntArrayRef sizes, Init ini
 
 void Layer::initial(const std::string& name, const at::Tensor& values, int64_t first) const {
   const c10::NoGradGuard no_grad;
-  fill_initial(values, random_key(scope_.build.seed, (scope_ / name).path), inits_.at(name), first);
+  const Made& made = made_.at(name);
+  const RandomKey key = random_key(scope_.build.seed, (scope_ / name).path);
+  if (made.piece.whole.empty()) return fill_initial(values, key, made.init, first);
+  Piece piece = made.piece;
+  piece.first = first;
+  const at::Tensor flat = values.view({-1});
+  for (const Run& run : runs_of(piece, flat.numel()))
+    fill_initial(flat.narrow(0, run.at, run.count), key, made.init, run.from);
+}
+
+Param Layer::described(const std::string& name, const at::Tensor& tensor) const {
+  const auto found = made_.find(name);
+  if (found == made_.end()) return {name, tensor};
+  const Made& made = found->second;
+  return {.name = name,
+          .tensor = tensor,
+          .piece = made.piece,
+          .repeated = made.part.repeated,
+          .expert = made.part.expert,
+          .tensor_partial = made.part.tensor_partial};
 }
 
 LayerRow Layer::row(std::string kind, std::vector<int64_t> output, double flops) const {

@@ -43,17 +43,19 @@ at::Tensor cross_entropies(const at::Tensor& output, const at::Tensor& target) {
 
 }  // namespace
 
-at::Tensor loss(Loss kind, const at::Tensor& output, const at::Tensor& target) {
+at::Tensor loss(Loss kind, const at::Tensor& output, const at::Tensor& target,
+                const LossShare& share) {
   if (kind == Loss::cross_entropy) {
     // The sum over counted targets over their number; a batch in which none counts gives 0, not
     // NaN.
     const at::Tensor counted = target.ne(ignored_target).sum().clamp_min(1);
     return cross_entropies(output, target).sum() / counted;
   }
-  return loss_by_sample(kind, output, target).mean();
+  return loss_by_sample(kind, output, target, share).mean();
 }
 
-at::Tensor loss_by_sample(Loss kind, const at::Tensor& output, const at::Tensor& target) {
+at::Tensor loss_by_sample(Loss kind, const at::Tensor& output, const at::Tensor& target,
+                          const LossShare& share) {
   if (kind == Loss::cross_entropy) {
     const at::Tensor each = cross_entropies(output, target);
     return each.dim() > 1 ? each.flatten(1).sum(1) : each;

@@ -26,6 +26,17 @@ void Model::initial(const std::string& param, const at::Tensor&, int64_t) const 
        .fix = "override nn::Model::initial"});
 }
 
+Carry Model::stage(const Range& blocks, const Carry& carry, const Pass& pass) {
+  const auto all = static_cast<int64_t>(this->blocks().size());
+  if (blocks.begin == 0 && blocks.end == all) return {forward(carry.at(0), pass)};
+  throw ConfigError({.what = fmt::format("model {} cannot run blocks {} to {} of {} alone", name(),
+                                         blocks.begin, blocks.end, all),
+                     .why = "it does not say how it is cut into stages",
+                     .fix = "set mesh.pipeline=1, or override nn::Model::stage"});
+}
+
+std::vector<CarrySpec> Model::carried(const at::Tensor&) const { return {}; }
+
 std::shared_ptr<torch::nn::Module> Model::module() const { return nullptr; }
 
 at::Tensor run(Model& model, const at::Tensor& input, const Pass& pass) {

@@ -4,12 +4,22 @@
 //
 //   x = run_block(runner, "blocks.3", x, [&](const at::Tensor& in) { return block->forward(in); });
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 namespace braid {
+
+// What goes from one stage of a model to the next, and what it will look like.
+using Carry = std::vector<at::Tensor>;
+struct CarrySpec {
+  std::vector<int64_t> shape;
+  c10::ScalarType dtype = c10::kFloat;
+  bool operator==(const CarrySpec&) const = default;
+};
 
 using BlockForward = std::function<at::Tensor(const at::Tensor&)>;
 

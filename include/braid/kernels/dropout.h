@@ -7,17 +7,27 @@
 //   of the global batch
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/core/param.h"
 #include "braid/core/rng.h"
 
 namespace braid::kernels {
 
+// Which part of a dimension x holds, where ranks share it out: tokens, heads, hidden width.
+struct DropWindow {
+  int64_t dim = 0;
+  int64_t whole = 0;               // size of the dimension over all ranks
+  std::vector<Range> ranges = {};  // indices of it that x holds, range after range
+};
+
 struct Drop {
   double rate = 0;  // share of elements set to 0; the others are divided by 1 - rate
   RandomKey key = {};
-  int64_t first_sample = 0;  // place of x[0] in the global batch
+  int64_t first_sample = 0;              // place of x[0] in the global batch
+  std::vector<DropWindow> windows = {};  // of the dimensions that x does not hold whole
 };
 
 at::Tensor dropout(const at::Tensor& x, Drop drop);    // an element each; x is [batch, ...]

@@ -51,6 +51,14 @@ struct Init {
       int64_t inputs);  // uniform +-1/sqrt(inputs): the default of torch's Linear and Conv2d
 };
 
+// What a rank holds of a parameter, and how its gradient comes together (Param has the meanings).
+struct ParamPart {
+  std::vector<Cut> cuts = {};
+  bool repeated = false;
+  bool expert = false;
+  bool tensor_partial = false;
+};
+
 // A torch module that knows its full name and how to make parameters and children.
 class Layer : public torch::nn::Module {
  public:
@@ -63,8 +71,13 @@ class Layer : public torch::nn::Module {
     return register_module(name,
                            std::make_shared<Child>(scope_ / name, std::forward<Args>(args)...));
   }
-  at::Tensor param(const std::string& name, at::IntArrayRef sizes, Init init);
-  // Initial values of elements first, first + 1, ... of an own parameter, as many as there is room.
+  // `sizes` are those of the whole; what `part` cuts out of it is made and returned.
+  at::Tensor param(const std::string& name, at::IntArrayRef sizes, Init init,
+                   const ParamPart& part = {});
+  // An own parameter as the trainer sees it, but for its full name.
+  Param described(const std::string& name, const at::Tensor& tensor) const;
+  // Initial values of elements first, first + 1, ... of an own parameter as this rank holds it, as
+  // many as there is room.
   void initial(const std::string& name, const at::Tensor& values, int64_t first) const;
   // The layer's line in the table: its own parameters without those of children; `output` without
   // the batch.
@@ -73,6 +86,7 @@ class Layer : public torch::nn::Module {
  protected:
   // While it lives, operators belong to this layer: each forward begins with it.
   [[nodiscard]] ModuleScope enter() const { return ModuleScope(scope_.path); }
+  const Layout& layout() const { return scope_.build.layout; }
   c10::ScalarType compute() const { return scope_.build.precision.compute; }
   at::Tensor cast(const at::Tensor& tensor) const {
     return tensor.to(compute());
@@ -80,7 +94,12 @@ class Layer : public torch::nn::Module {
 
  private:
   Scope scope_;
-  std::map<std::string, Init> inits_;
+  struct Made {
+    Init init;
+    Piece piece;
+    ParamPart part;
+  };
+  std::map<std::string, Made> made_;
 };
 
 // The names of blocks, for Model::blocks().
@@ -91,11 +110,20 @@ std::vector<std::string> paths_of(const std::vector<std::shared_ptr<Block>>& blo
   return paths;
 }
 
+// How a weight is spread over the tensor axis. columns: each rank has some outputs and takes the
+// input of all tokens; rows: each rank has some inputs, and the parts of the sum are added over the
+// axis, before the bias.
+enum class Split : uint8_t { none, columns, rows };
+
 struct LinearOptions {
   bool bias = true;
   bool stored_in_out = false;  // weight [in, out], as GPT-2's Conv1D, instead of [out, in]
   Init weight = Init::truncated(0.02);
   Init bias_init = Init::zeros();
+  Split split = Split::none;
+  int64_t unit = 1;  // numbers that stay together: the width of a head
+  // columns: outputs come in so many equal parts, each of which is split (q, k, v in one weight).
+  int64_t parts = 1;
 };
 
 // y = x W^T + b in the compute dtype.

@@ -6,7 +6,9 @@
 //   at::Tensor output = model->forward(input, {.training = true, .seed = 1, .step = 7});
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +17,22 @@
 #include "braid/core/blocks.h"
 #include "braid/core/param.h"
 #include "braid/core/precision.h"
+#include "braid/nn/layout.h"
+#include "braid/nn/loss.h"
 
 namespace torch::nn {
 class Module;
 }
 namespace braid::nn {
+
+// What a forward pass gives beside its output. Extra losses (of routers) go into the gradient where
+// they arise, so that each stage of a pipeline has its own.
+struct Extras {
+  double weight = 1;      // share of these samples in the batch; set before the backward pass
+  at::Tensor scale = {};  // that the loss is multiplied by (fp16), if any
+  std::map<std::string, at::Tensor> losses = {};  // by layer: sum over samples, detached
+  std::map<std::string, at::Tensor> loads = {};   // by layer: tokens of each expert, and dropped
+};
 
 // What a forward pass depends on beside input and weights. Dropout masks are f(seed, step, layer,
 // global position).
@@ -29,6 +42,7 @@ struct Pass {
   int64_t step = 0;
   int64_t first_sample = 0;       // index of the batch's first sample within the global batch
   BlockRunner* blocks = nullptr;  // stands around each of Model::blocks(); null: nobody
+  Extras* extras = nullptr;       // of a training pass; null: nobody wants them
 };
 
 // How parameters are made.
@@ -38,6 +52,7 @@ struct Build {
   c10::Device device = c10::kCPU;  // kMeta: counted, not allocated
   bool dry_params = false;         // parameters get no memory (ZeRO-3): whoever takes a piece of
                                    // one fills it by Model::initial()
+  Layout layout = {};              // over which ranks the model is spread
 };
 
 struct LayerRow {
@@ -52,15 +67,35 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const std::string& name() const = 0;
-  virtual std::vector<Param> params() const = 0;  // in registration order
+  // Those that this rank holds, in registration order.
+  virtual std::vector<Param> params() const = 0;
   virtual at::Tensor forward(const at::Tensor& input, const Pass& pass) = 0;
   virtual std::vector<LayerRow> layers() const = 0;  // for the sizes in the options
-  // Names of the parts that forward() runs through Pass::blocks, in order: "blocks.0", ...
+  // Names of the parts that forward() runs through Pass::blocks, in order: "blocks.0", ... All of
+  // the model, wherever they are.
   virtual std::vector<std::string> blocks() const { return {}; }
-  // Initial values of elements first, first + 1, ... of a parameter, as many as `values` holds.
+  // Initial values of elements first, first + 1, ... of a parameter as this rank holds it, as many
+  // as there is room.
   virtual void initial(const std::string& param, const at::Tensor& values, int64_t first) const;
   virtual std::shared_ptr<torch::nn::Module> module()
-      const;                     // for LibTorch programs; null if it is none
+      const;  // for LibTorch programs; null if it is none
+
+  // Some blocks, for pipelines. Those that begin at block 0 take {input}, others what the stage
+  // before gave; those that end at the last one give {output}. All blocks: forward().
+  virtual Carry stage(const Range& blocks, const Carry& carry, const Pass& pass);
+  // What any stage but the last one hands on for this input, whose values are not looked at.
+  virtual std::vector<CarrySpec> carried(const at::Tensor& input) const;
+  // The parameter that the first and the last stage share. Where the rank holds the last stage
+  // alone it is a copy that is not among params(): filled before a step, its gradient is given
+  // back.
+  virtual std::optional<Param> tied() const { return {}; }
+
+  // Where tokens, rows or scores are spread over ranks: what of a target this rank's output is
+  // compared with, how, and the output of all ranks together.
+  virtual at::Tensor local_target(const at::Tensor& target) const { return target; }
+  virtual LossShare loss_share() const { return {}; }
+  virtual at::Tensor whole_output(const at::Tensor& output) const { return output; }
+
   double flops_forward() const;  // one sample
   int64_t parameters() const;
 };

@@ -8,6 +8,7 @@
 //   optimizer.step();               // over sync.params()
 //   sync.publish();                 // the model computes with the new weights
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "braid/comm/group.h"
@@ -15,12 +16,16 @@
 
 namespace braid::parallel {
 
+// Over which ranks the gradient of a parameter is summed, beside those that shard it.
+using ReplicasOf = std::function<comm::Group(const Param&)>;
+
 class Sync {
  public:
   virtual ~Sync() = default;
   // What the optimizer updates: whole parameters, or the pieces that this rank holds.
   virtual const std::vector<Param>& params() const = 0;
-  // Ranks whose params() together are the model: norms are summed over them. One rank: whole ones.
+  // Ranks whose params() together are the model, each element once if repeated ones are left out:
+  // norms are summed over them. One rank: whole ones.
   virtual const comm::Group& owners() const = 0;
   // While on, a backward pass is not the last one of its step.
   virtual void hold(bool on) = 0;

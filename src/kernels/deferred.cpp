@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "braid/kernels/deferred.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+
+namespace braid::kernels {
+namespace {
+
+using torch::autograd::variable_list;
+
+// Where a backward pass of late gradients begins: it computes its own and hands it to what made the
+// weight.
+class LateRoot final : public torch::autograd::Node {
+ public:
+  explicit LateRoot(LaterGradient gradient)
+      : Node(gradient.place, {torch::autograd::impl::gradient_edge(gradient.of)}),
+        compute_(std::move(gradient.compute)) {}
+  variable_list apply(variable_list&&) override {
+    const at::NoGradGuard no_grad;
+    const auto compute = std::move(compute_);  // what it holds goes when it has run
+    return {compute()};
+  }
+
+ private:
+  std::function<at::Tensor()> compute_;
+};
+
+void run_gradients(std::vector<LaterGradient> gradients) {
+  if (gradients.empty()) return;
+  torch::autograd::edge_list roots;
+  variable_list signals;  // of no elements: they say on which device a root runs
+  for (LaterGradient& gradient : gradients) {
+    signals.push_back(at::empty({0}, gradient.of.options().requires_grad(false)));
+    const auto root = std::make_shared<LateRoot>(std::move(gradient));
+    root->add_input_metadata(signals.back());
+    roots.emplace_back(root, 0);
+  }
+  gradients.clear();
+  torch::autograd::Engine::get_default_engine().execute(
+      roots, signals, /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/true);
+}
+
+// What the backward pass of a layer needs beside its saved tensors.
+struct LateLinearJob : torch::CustomClassHolder {
+  std::shared_ptr<Deferred> later;
+  int64_t key = 0;
+  at::Tensor weight, bias;  // as given: the way to their parameters hangs on them
+  uint64_t place = 0;
+  bool flat = true;  // at::linear adds the bias to rows, not to [..., out]
+};
+
+at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+// The order of a product decides its rounding: autograd's own for x mm W^T.
+at::Tensor late_weight_gradient(const at::Tensor& grad, const at::Tensor& x, bool by_rows) {
+  const at::Tensor g = as_rows(grad), rows = as_rows(x);
+  return by_rows ? g.t().mm(rows) : rows.t().mm(g).t();
+}
+
+at::Tensor late_input_gradient(const at::Tensor& grad, const at::Tensor& x,
+                               const at::Tensor& weight) {
+  const at::Tensor g = as_rows(grad), rows = as_rows(x);
+  const bool by_columns = rows.stride(0) == 1 && rows.stride(1) == rows.size(0);
+  const at::Tensor dx = by_columns ? weight.t().mm(g.t()).t() : g.mm(weight);
+  return dx.reshape(x.sizes());
+}
+
+at::Tensor late_bias_gradient(const at::Tensor& grad, bool flat) {
+  if (grad.dim() == 1) return grad;
+  if (flat) return as_rows(grad).sum(0);
+  std::vector<int64_t> leading(static_cast<size_t>(grad.dim()) - 1);
+  for (size_t i = 0; i < leading.size(); ++i) leading[i] = static_cast<int64_t>(i);
+  return grad.sum(leading);
+}
+
+void queue_gradients(const LateLinearJob& job, const at::Tensor& x, const at::Tensor& grad) {
+  const at::Tensor& w = job.weight;
+  if (job.bias.defined() && job.bias.requires_grad())
+    job.later->add(
+        job.key,
+        {job.bias, [grad, flat = job.flat] { return late_bias_gradient(grad, flat); }, job.place});
+  if (!w.requires_grad()) return;
+  const bool by_rows = w.stride(1) == 1 && w.stride(0) == w.size(1);
+  job.later->add(job.key, {w, [grad, x, by_rows] { return late_weight_gradient(grad, x, by_rows); },
+                           job.place});
+}
+
+struct LateLinear : torch::autograd::Function<LateLinear> {
+  // `anchor` needs a gradient, so that the output does, too, where x does not. The weights are
+  // detached: the first half of the backward pass must not walk what made them.
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& /*anchor*/,
+                            const at::Tensor& x, const c10::intrusive_ptr<LateLinearJob>& job) {
+    const at::Tensor weight = job->weight.detach();
+    context->save_for_backward({x, weight});
+    context->saved_data["job"] = c10::IValue::make_capsule(job);
+    if (!job->bias.defined()) return at::linear(x, weight);
+    const at::Tensor bias = job->bias.detach();
+    return job->flat ? at::linear(x, weight, bias) : at::linear(x, weight).add_(bias);
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list grads) {
+    const auto saved = context->get_saved_variables();
+    const auto capsule = context->saved_data.at("job").toCapsule();
+    queue_gradients(static_cast<const LateLinearJob&>(*capsule), saved[0].detach(), grads[0]);
+    if (!saved[0].requires_grad()) return {{}, {}, {}};
+    return {{}, late_input_gradient(grads[0], saved[0], saved[1]), {}};
+  }
+};
+
+bool wants_gradient(const at::Tensor& x) { return x.defined() && x.requires_grad(); }
+
+}  // namespace
+
+void Deferred::open(int64_t key) {
+  const std::lock_guard lock(mutex_);
+  key_ = key;
+}
+
+int64_t Deferred::key() const {
+  const std::lock_guard lock(mutex_);
+  return key_;
+}
+
+bool Deferred::active() const {
+  const std::lock_guard lock(mutex_);
+  return active_;
+}
+
+void Deferred::set_active(bool on) {
+  const std::lock_guard lock(mutex_);
+  active_ = on;
+}
+
+void Deferred::add(int64_t key, std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  waiting_[key].work.push_back(std::move(work));
+}
+
+void Deferred::add(int64_t key, LaterGradient gradient) {
+  const std::lock_guard lock(mutex_);
+  waiting_[key].gradients.push_back(std::move(gradient));
+}
+
+void Deferred::run(int64_t key) {
+  Waiting mine;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = waiting_.find(key);
+    if (found == waiting_.end()) return;
+    mine = std::move(found->second);
+    waiting_.erase(found);
+  }
+  for (std::function<void()>& work : mine.work) std::exchange(work, nullptr)();
+  run_gradients(std::move(mine.gradients));
+}
+
+size_t Deferred::waiting() const {
+  const std::lock_guard lock(mutex_);
+  size_t count = 0;
+  for (const auto& [key, mine] : waiting_) count += mine.work.size() + mine.gradients.size();
+  return count;
+}
+
+void Deferred::clear() {
+  const std::lock_guard lock(mutex_);
+  waiting_.clear();
+}
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  const std::shared_ptr<Deferred>& later) {
+  const bool trained = wants_gradient(weight) || wants_gradient(bias);
+  if (later == nullptr || !later->active() || !trained || !at::GradMode::is_enabled())
+    return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
+  auto job = c10::make_intrusive<LateLinearJob>();
+  job->later = later;
+  job->key = later->key();
+  job->weight = weight;
+  job->bias = bias;
+  // at::linear adds the bias within the product for these, else afterwards.
+  job->flat = x.dim() == 2 || (x.dim() == 3 && x.is_contiguous());
+  job->place = at::sequence_number::peek();
+  const at::Tensor anchor = at::empty({0}, x.options()).requires_grad_(!x.requires_grad());
+  // at::linear makes rows of such an x, too.
+  return LateLinear::apply(anchor, x.dim() > 2 ? x.contiguous() : x, job);
+}
+
+}  // namespace braid::kernels
