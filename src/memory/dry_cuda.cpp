@@ -35,7 +35,9 @@ class DryCudaGuard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getNewStream(c10::Device device, int) const override { return getStream(device); }
   c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }
   c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
-  c10::DeviceIndex deviceCount() const noexcept override { return pretending > 0 ? 1 : 0; }
+  // Always: autograd makes its queues, one a device, at the first backward pass of the process, and
+  // a dry run may come after it.
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
   void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
@@ -86,20 +88,20 @@ void name_fused_operators() {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&no_cuda_kernel>());
 }
 
-void install_device_guard() {
+// Also from the start; that of libtorch_cuda takes its place.
+const bool guard_installed = [] {
   static const DryCudaGuard guard;
-  c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::kCUDA)].store(&guard);
-}
+  const c10::impl::DeviceGuardImplInterface* none = nullptr;
+  return c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::kCUDA)]
+      .compare_exchange_strong(none, &guard);
+}();
 
 }  // namespace
 
 PretendCuda::PretendCuda() : pretends_(accelerator() == nullptr) {
   if (!pretends_) return;
   static std::once_flag once;
-  std::call_once(once, [] {
-    install_device_guard();
-    name_fused_operators();
-  });
+  std::call_once(once, name_fused_operators);
   ++pretending;
 }
 
