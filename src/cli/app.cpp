@@ -39,6 +39,7 @@ std::unique_ptr<CLI::App> make_app(Action& action) {
   add_predict(*app, action);
   add_parity(*app, action);
   add_inspect(*app, action);
+  add_schedule(*app, action);
   add_report(*app, action);
   add_convert(*app, action);
   add_data(*app, action);
