@@ -21,17 +21,22 @@
 
 namespace braid::parallel {
 
-// The model as the pipeline sees it.
+// The model as the pipeline sees it. Callbacks of stages that a rank does not hold are not called,
+// but `carried` is for both ends of a message.
 struct PipelineWork {
   // Stage 0 gets an empty carry: it takes the micro-batch's input itself.
   std::function<Carry(int stage, const Carry& carry, int micro)> forward;
   // Of the last stage: the scalar that backward starts from.
-  std::function<at::Tensor(const Carry& output, int micro)> loss;
-  // What `stage` gets from the stage before it.
-  std::function<std::vector<CarrySpec>(int stage, int micro)> carried;
-  // Before a backward pass of a stage; `last`: the last one of this run that gives it gradients.
+  std::function<at::Tensor(const Carry& output, int micro)> loss = {};
+  // What `stage` gets from the stage before it. Floating point tensors have gradients that go back,
+  // others have none.
+  std::function<std::vector<CarrySpec>(int stage, int micro)> carried = {};
+  // Before a backward pass of a stage, and before that of its weights where it is split; `last`:
+  // the last one of its kind in this run.
   std::function<void(int stage, int micro, bool last)> before_backward = {};
   std::function<void(int stage)> gather = {}, release = {};
+  std::function<void(int stage, int micro)> update = {};  // of schedules without flush: PipeDream
+  c10::Device device = c10::kCPU;                         // of what is carried
 };
 
 class Pipeline {
@@ -39,8 +44,12 @@ class Pipeline {
   // `later`: of the model's linear layers, for schedules that split the backward pass.
   Pipeline(Schedule schedule, comm::Group axis, std::shared_ptr<kernels::Deferred> later = {});
   ~Pipeline();
+  Pipeline(Pipeline&&) noexcept;
+  Pipeline& operator=(Pipeline&&) noexcept;
 
   const Schedule& schedule() const;
+  // All micro-batches, forward and backward: gradients are added to those that are there. If it
+  // throws, the group is given up, so that the other ranks end, too.
   void run(const PipelineWork& work);
   // Forward alone, for evaluation: what the last stage gave for each micro-batch; empty on ranks
   // without it.
