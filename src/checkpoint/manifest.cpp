@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* format_name = "braid-checkpoint";
-constexpr int64_t format_version = 2;
+constexpr int64_t format_version = 3;  // the newest
 
 // Keys are sorted and numbers written in one way only, so equal content has equal text.
 std::string self_hash(json content) {
@@ -36,12 +36,43 @@ std::vector<uint64_t> hashes_from(const json& words) {
   return hashes;
 }
 
-// [name, dtype, shape of the whole, first, count, begin, [hashes]]
+// [[dimension, [[begin, end], ...]], ...]
+json cuts_json(const std::vector<Cut>& cuts) {
+  json rows = json::array();
+  for (const Cut& cut : cuts) {
+    json ranges = json::array();
+    for (const Range& range : cut.ranges) ranges.push_back({range.begin, range.end});
+    rows.push_back(json::array({cut.dim, std::move(ranges)}));
+  }
+  return rows;
+}
+
+std::vector<Cut> cuts_from(const json& rows) {
+  std::vector<Cut> cuts;
+  for (const json& row : rows) {
+    Cut& cut = cuts.emplace_back();
+    cut.dim = row.at(0).get<int64_t>();
+    for (const json& range : row.at(1))
+      cut.ranges.push_back({range.at(0).get<int64_t>(), range.at(1).get<int64_t>()});
+  }
+  return cuts;
+}
+
+bool has_cuts(const Manifest& manifest) {
+  for (const Shard& shard : manifest.shards)
+    for (const StoredPiece& piece : shard.pieces)
+      if (!piece.cuts.empty()) return true;
+  return false;
+}
+
+// [name, dtype, shape of the whole, first, count, begin, [hashes]], and the cuts if there are some
 json piece_json(const StoredPiece& piece) {
   json hashes = json::array();
   for (const uint64_t hash : piece.xxh3) hashes.push_back(hex_of(hash));
-  return json::array({piece.name, dtype_word(piece.dtype), piece.whole, piece.first, piece.count,
-                      piece.begin, hashes});
+  json row = json::array({piece.name, dtype_word(piece.dtype), piece.whole, piece.first,
+                          piece.count, piece.begin, hashes});
+  if (!piece.cuts.empty()) row.push_back(cuts_json(piece.cuts));
+  return row;
 }
 
 StoredPiece piece_from(const json& row) {
@@ -53,6 +84,7 @@ StoredPiece piece_from(const json& row) {
   piece.count = row.at(4).get<int64_t>();
   piece.begin = row.at(5).get<int64_t>();
   piece.xxh3 = hashes_from(row.at(6));
+  if (row.size() > 7) piece.cuts = cuts_from(row.at(7));
   return piece;
 }
 
@@ -160,8 +192,9 @@ StorageError broken_checkpoint(const fs::path& dir, const std::string& why) {
 }
 
 std::string to_json(const Manifest& m) {
-  json content = {{"format", format_name}, {"version", format_version}, {"step", m.step},
-                  {"world", m.world},      {"token", m.token},          {"metrics", m.metrics},
+  json content = {{"format", format_name}, {"version", has_cuts(m) ? 3 : 2},
+                  {"step", m.step},        {"world", m.world},
+                  {"token", m.token},      {"metrics", m.metrics},
                   {"values", m.values}};
   content["shards"] = json::array();
   for (const Shard& shard : m.shards) content["shards"].push_back(shard_json(shard));

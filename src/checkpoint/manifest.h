@@ -14,6 +14,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "braid/core/error.h"
+#include "braid/core/param.h"
 #include "checkpoint/hashed_file.h"
 
 namespace braid::checkpoint {
@@ -22,14 +23,15 @@ inline constexpr const char* manifest_name = "manifest.json";
 inline constexpr const char* config_name = "config.yaml";
 inline constexpr std::string_view model_prefix = "model/";
 
-// A run of a tensor's elements (row-major) in a file.
+// A run of a tensor's elements (row-major), or of a box cut out of it, in a file.
 struct StoredPiece {
   std::string name;  // in the state: "model/layer.weight"
   c10::ScalarType dtype = c10::kFloat;
   std::vector<int64_t> whole;    // shape of the tensor it is a piece of
-  int64_t first = 0, count = 0;  // elements of the whole
+  int64_t first = 0, count = 0;  // elements of the box
   int64_t begin = 0;             // byte of the file
   std::vector<uint64_t> xxh3;    // of each hashed_run bytes; empty: the file has a hash as a whole
+  std::vector<Cut> cuts = {};    // the box; none: the whole
   bool operator==(const StoredPiece&) const = default;
 };
 
@@ -40,7 +42,7 @@ struct Shard {
 };
 
 struct Manifest {
-  int64_t version = 2;
+  int64_t version = 2;  // as read; 3 is written where a piece has cuts, which 2 does not know
   int64_t step = 0;
   int64_t world = 1;  // ranks that wrote it
   std::string token;  // of this save, so that ranks know it from an older one of the same step

@@ -2,16 +2,16 @@
 #include "braid/checkpoint/reader.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "braid/core/fs.h"
 #include "checkpoint/catalog.h"
+#include "checkpoint/piece_reader.h"
+#include "checkpoint/runs.h"
 #include "checkpoint/tensor_file.h"
 
 namespace braid::checkpoint {
@@ -19,28 +19,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t read_bytes = int64_t{1} << 20;  // the hash finds them in the cache
-
-// Elements first .. first + flat.numel() of a tensor go to `flat`.
+// The elements of `piece` go to `flat`.
 struct Target {
   at::Tensor flat;            // contiguous, one dim
   at::Tensor scattered = {};  // where they end if the wanted tensor is not contiguous
-  int64_t first = 0;
+  Piece piece = {};
 };
 
-// Elements from .. to of the whole, which a piece holds and a target wants.
+// What a stored piece gives to a target.
 struct Overlap {
   Located piece;
   size_t target = 0;
-  int64_t from = 0, to = 0;
+  std::vector<CommonRun> parts;  // by their place in the stored piece
 };
 
 Target target_of(const at::Tensor& wanted, const Piece& piece) {
   const at::Tensor tensor = wanted.detach();
-  if (tensor.is_contiguous()) return {.flat = tensor.view(-1), .first = piece.first};
-  return {.flat = at::empty({tensor.numel()}, tensor.options()),
-          .scattered = tensor,
-          .first = piece.first};
+  if (tensor.is_contiguous()) return {.flat = tensor.view(-1), .piece = piece};
+  return {
+      .flat = at::empty({tensor.numel()}, tensor.options()), .scattered = tensor, .piece = piece};
 }
 
 StorageError not_stored(const Catalog& catalog, const std::string& name) {
@@ -88,35 +85,36 @@ void check_shape(const Catalog& catalog, const std::string& name,
        .fix = "use the config that wrote it, or start anew without --resume"});
 }
 
-// The pieces that together hold all elements of the target.
+// The pieces that together hold all elements of the target. An element that several hold is taken
+// from the first of them.
 void plan_target(const Catalog& catalog, const std::string& name, const Target& target,
                  size_t number, std::vector<Overlap>& plan) {
-  int64_t reached = target.first;
-  const int64_t end = target.first + target.flat.numel();
+  std::vector<Run> missing = ascending_runs(target.piece, target.flat.numel());
   for (const Located& where : catalog.pieces.at(name)) {
-    const StoredPiece& piece = catalog.at(where);
-    const int64_t to = std::min(piece.first + piece.count, end);
-    if (reached >= end || piece.first > reached) break;
-    if (to <= reached) continue;
-    plan.push_back({where, number, reached, to});
-    reached = to;
+    if (missing.empty()) return;
+    const StoredPiece& stored = catalog.at(where);
+    if (boxes_disjoint(stored.cuts, target.piece.cuts)) continue;
+    auto parts = take_common(
+        missing, ascending_runs({stored.whole, stored.cuts, stored.first}, stored.count));
+    const auto before = [](const CommonRun& a, const CommonRun& b) {
+      return a.in_piece < b.in_piece;
+    };
+    if (!std::is_sorted(parts.begin(), parts.end(), before))
+      std::sort(parts.begin(), parts.end(), before);
+    if (!parts.empty()) plan.push_back({where, number, std::move(parts)});
   }
-  if (reached < end)
-    throw broken_checkpoint(catalog.dir, fmt::format("no file has the elements {} to {} of {}",
-                                                     reached, end - 1, name));
+  if (missing.empty()) return;
+  throw broken_checkpoint(
+      catalog.dir, fmt::format("no file has the elements {} to {} of {}", missing.front().from,
+                               missing.front().from + missing.front().count - 1, name));
 }
 
 // One file at a time, from front to back.
 void sort_plan(const Catalog& catalog, std::vector<Overlap>& plan) {
   std::sort(plan.begin(), plan.end(), [&](const Overlap& a, const Overlap& b) {
-    return std::tuple(a.piece.shard, catalog.at(a.piece).begin, a.from) <
-           std::tuple(b.piece.shard, catalog.at(b.piece).begin, b.from);
+    return std::tuple(a.piece.shard, catalog.at(a.piece).begin, a.parts.front().in_piece) <
+           std::tuple(b.piece.shard, catalog.at(b.piece).begin, b.parts.front().in_piece);
   });
-}
-
-StorageError differs(const Catalog& catalog, const std::string& file, const std::string& what) {
-  return broken_checkpoint(catalog.dir,
-                           fmt::format("{} differs from what was saved ({})", file, what));
 }
 
 // The head, or in version 1 the whole file, against its hash; once for each file.
@@ -138,69 +136,6 @@ void check_head(Catalog& catalog, size_t number, FileReader& in) {
   throw differs(catalog, shard.file,
                 fmt::format("hash {}, saved {}", in.record().xxh3, shard.record.xxh3));
 }
-
-// Reads the hashed runs of a piece that hold [from, to) and gives each part of that to its place.
-class PieceReader {
- public:
-  PieceReader(const Catalog& catalog, const StoredPiece& piece, const std::string& file,
-              FileReader& in)
-      : catalog_(catalog),
-        piece_(piece),
-        file_(file),
-        in_(in),
-        size_(static_cast<int64_t>(c10::elementSize(piece.dtype))) {}
-
-  void read(const Overlap& part, const Target& target) {
-    from_ = (part.from - piece_.first) * size_;
-    to_ = (part.to - piece_.first) * size_;
-    flat_ = target.flat.narrow(0, part.from - target.first, part.to - part.from);
-    const int64_t bytes = piece_.count * size_;
-    for (int64_t run = from_ / hashed_run; run * hashed_run < to_; ++run) {
-      const int64_t end = std::min((run + 1) * hashed_run, bytes);
-      for (int64_t at = run * hashed_run; at < end; at += read_bytes)
-        take(at, std::min(read_bytes, end - at));
-      check(static_cast<size_t>(run), hash_.take());
-    }
-  }
-
- private:
-  bool direct() const { return flat_.is_cpu() && flat_.scalar_type() == piece_.dtype; }
-
-  void take(int64_t at, int64_t bytes) {
-    const bool inside = at >= from_ && at + bytes <= to_;
-    if (!inside && piece_.xxh3.empty() && (at + bytes <= from_ || at >= to_)) return;
-    char* to = scratch_.data();
-    if (inside && direct())
-      to = static_cast<char*>(flat_.mutable_data_ptr()) + (at - from_);
-    else if (scratch_.empty())
-      to = (scratch_ = std::string(static_cast<size_t>(read_bytes), '\0')).data();
-    in_.read_at(to, static_cast<size_t>(bytes), piece_.begin + at);
-    if (!piece_.xxh3.empty()) hash_.add(to, static_cast<size_t>(bytes));
-    if (inside && direct()) return;
-    const int64_t low = std::max(at, from_), high = std::min(at + bytes, to_);
-    if (low >= high) return;
-    const at::Tensor read =
-        at::from_blob(to + (low - at), {(high - low) / size_}, at::TensorOptions(piece_.dtype));
-    flat_.narrow(0, (low - from_) / size_, (high - low) / size_).copy_(read);
-  }
-
-  void check(size_t run, uint64_t hash) const {
-    if (piece_.xxh3.empty()) return;
-    const uint64_t saved = run < piece_.xxh3.size() ? piece_.xxh3[run] : 0;
-    if (saved != hash)
-      throw differs(catalog_, file_,
-                    fmt::format("{}: hash {}, saved {}", piece_.name, hex_of(hash), hex_of(saved)));
-  }
-
-  const Catalog& catalog_;
-  const StoredPiece& piece_;
-  const std::string& file_;
-  FileReader& in_;
-  int64_t size_, from_ = 0, to_ = 0;  // bytes of the piece that are wanted
-  at::Tensor flat_;
-  std::string scratch_;
-  RunningHash hash_;
-};
 
 std::unique_ptr<FileReader> open_shard(Catalog& catalog, size_t number) {
   const Shard& shard = catalog.manifest.shards[number];
@@ -231,7 +166,7 @@ void read_plan(Catalog& catalog, const std::vector<Overlap>& plan,
     const size_t shard = plan[i].piece.shard;
     if (i == 0 || plan[i - 1].piece.shard != shard) in = open_shard(catalog, shard);
     PieceReader(catalog, catalog.at(plan[i].piece), catalog.manifest.shards[shard].file, *in)
-        .read(plan[i], targets[plan[i].target]);
+        .read(plan[i].parts, targets[plan[i].target].flat);
   }
 }
 

@@ -17,11 +17,22 @@ StoredPiece piece_of(const Holding& held, const WrittenRun& run) {
           .first = held.first + run.first,
           .count = run.count,
           .begin = 0,
-          .xxh3 = {}};
+          .xxh3 = {},
+          .cuts = held.cuts};
 }
 
-bool is_whole(const StoredPiece& piece) {
-  return piece.first == 0 && piece.count == elements_of(piece.whole);
+// Of a box that is whole its own, else a row of elements.
+std::vector<int64_t> stored_shape(const StoredPiece& piece) {
+  const std::vector<int64_t> box = box_of({piece.whole, piece.cuts, 0});
+  return piece.first == 0 && piece.count == elements_of(box) ? box
+                                                             : std::vector<int64_t>{piece.count};
+}
+
+// A second run of a tensor needs another name in the file.
+std::string name_in_file(const ShardPlan& plan, const WrittenRun& run) {
+  for (const Part& part : plan.parts)
+    if (part.stored_name == run.name) return fmt::format("{}@{}", run.name, run.first);
+  return run.name;
 }
 
 ShardPlan empty_plan(int64_t rank, int64_t world) {
@@ -54,7 +65,9 @@ std::vector<ShardPlan> plan_shards(const std::vector<Holding>& holdings,
   ShardPlan model{.file = "model.safetensors", .parts = {}, .metadata = {{"format", "pt"}}};
   ShardPlan rest = empty_plan(rank, world);
   for (const WrittenRun& run : runs) {
-    Part part{.piece = piece_of(*held.at(run.name), run), .stored_name = run.name, .host = {}};
+    Part part{.piece = piece_of(*held.at(run.name), run),
+              .stored_name = run.first == 0 ? run.name : name_in_file(rest, run),
+              .host = {}};
     if (world == 1 && run.name.starts_with(model_prefix)) {
       part.stored_name = run.name.substr(model_prefix.size());
       model.parts.push_back(std::move(part));
@@ -72,9 +85,7 @@ Shard write_shard(const fs::path& dir, const ShardPlan& plan) {
   std::vector<TensorInfo> infos;
   std::map<std::string, const Part*> parts;
   for (const Part& part : plan.parts) {
-    const auto count = std::vector<int64_t>{part.piece.count};
-    infos.push_back(
-        {part.stored_name, part.piece.dtype, is_whole(part.piece) ? part.piece.whole : count});
+    infos.push_back({part.stored_name, part.piece.dtype, stored_shape(part.piece)});
     parts[part.stored_name] = &part;
   }
   TensorFileWriter out(dir / plan.file, std::move(infos), plan.metadata);

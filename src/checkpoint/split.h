@@ -7,7 +7,8 @@
 //     write(run.name, run.first, run.count);
 //
 // What several ranks hold alike is laid out as one line of bytes in the order of the names, and the
-// line is cut into equal parts: a rank writes few pieces, and all ranks write about as much.
+// line is cut into equal parts: a rank writes few pieces, and all ranks write about as much. Where
+// boxes of several ranks overlap in part, the first one has what they share.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -23,8 +24,9 @@ namespace braid::checkpoint {
 struct Holding {
   std::string name;
   c10::ScalarType dtype = c10::kFloat;
-  std::vector<int64_t> whole;  // shape of the whole tensor
-  int64_t first = 0, count = 0;
+  std::vector<int64_t> whole;    // shape of the whole tensor
+  int64_t first = 0, count = 0;  // of the box
+  std::vector<Cut> cuts = {};    // plain_cuts(); none: the box is the whole
   bool operator==(const Holding&) const = default;
   auto operator<=>(const Holding&) const = default;
 };

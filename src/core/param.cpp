@@ -34,6 +34,8 @@ class BoxWalk {
       unit_ *= sides_.back().whole;
       sides_.pop_back();
     }
+    inner_.assign(sides_.size() + 1, unit_);
+    for (size_t dim = sides_.size(); dim-- > 0;) inner_[dim] = inner_[dim + 1] * sides_[dim].size();
   }
 
   std::vector<Run> runs() {
@@ -49,7 +51,12 @@ class BoxWalk {
         add((from * sides_[dim].whole + range.begin) * unit_, range.size() * unit_);
         continue;
       }
-      for (int64_t i = range.begin; i < range.end; ++i) walk(dim + 1, from * sides_[dim].whole + i);
+      const int64_t inner = inner_[dim + 1];
+      if (inner == 0) continue;
+      const int64_t skip = std::clamp((wanted_.begin - reached_) / inner, int64_t{0}, range.size());
+      reached_ += skip * inner;
+      for (int64_t i = range.begin + skip; i < range.end && reached_ < wanted_.end; ++i)
+        walk(dim + 1, from * sides_[dim].whole + i);
     }
   }
 
@@ -70,6 +77,7 @@ class BoxWalk {
   std::vector<BoxSide> sides_;
   Range wanted_;
   int64_t unit_ = 1, reached_ = 0;
+  std::vector<int64_t> inner_;  // elements of the box that one index of the dimension before has
   std::vector<Run> runs_;
 };
 

@@ -8,6 +8,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -29,14 +30,17 @@ std::vector<std::vector<at::Tensor>> grads_by_kind(const std::vector<Param>& par
 
 namespace {
 
-at::Tensor norm_of(const std::vector<std::vector<at::Tensor>>& kinds) {
-  if (kinds.empty()) return at::zeros({});
-  // Squares of 16-bit gradients would overflow: their norms are taken in fp32; one fp64 gradient
-  // makes the sum fp64.
-  const bool fp64 = std::any_of(kinds.begin(), kinds.end(), [](const auto& grads) {
-    return grads.front().scalar_type() == c10::kDouble;
+// Squares of 16-bit gradients would overflow: their norms are taken in fp32; one fp64 gradient
+// makes the sum fp64.
+c10::ScalarType norm_dtype(const std::vector<Param>& params) {
+  const bool fp64 = std::any_of(params.begin(), params.end(), [](const Param& param) {
+    return param.tensor.grad().defined() && param.tensor.grad().scalar_type() == c10::kDouble;
   });
-  const c10::ScalarType wide = fp64 ? c10::kDouble : c10::kFloat;
+  return fp64 ? c10::kDouble : c10::kFloat;
+}
+
+at::Tensor norm_of(const std::vector<std::vector<at::Tensor>>& kinds, c10::ScalarType wide) {
+  if (kinds.empty()) return at::zeros({}, at::TensorOptions(wide));
   std::vector<at::Tensor> norms;
   for (const auto& grads : kinds)
     for (const at::Tensor& norm : at::_foreach_norm(grads, 2, wide))
@@ -63,7 +67,11 @@ at::Tensor norm_over(const comm::Group& owners, const at::Tensor& own,
 at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm,
                           const comm::Group& owners) {
   const c10::NoGradGuard no_grad;
-  const at::Tensor total = norm_over(owners, norm_of(grads_by_kind(params)), params);
+  std::vector<Param> counted;  // by this rank
+  std::copy_if(params.begin(), params.end(), std::back_inserter(counted),
+               [](const Param& param) { return !param.repeated; });
+  const at::Tensor own = norm_of(grads_by_kind(counted), norm_dtype(params));
+  const at::Tensor total = norm_over(owners, own, params);
   if (max_norm > 0) {
     // 1e-6 as in torch.nn.utils.clip_grad_norm_: no division by zero.
     scale_grads(params, total.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1));

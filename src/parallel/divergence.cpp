@@ -14,6 +14,7 @@
 #include "braid/core/dry.h"
 #include "braid/core/error.h"
 #include "parallel/divergence_sum.h"
+#include "parallel/replica_groups.h"
 
 namespace braid::parallel {
 namespace {
@@ -84,30 +85,52 @@ at::Tensor checksums(const std::vector<Param>& params) {
 }
 
 Divergence::Divergence(std::vector<Param> params, comm::Group replicas, DivergenceOptions options)
-    : params_(std::move(params)), replicas_(std::move(replicas)), options_(options) {}
+    : Divergence(std::move(params), one_group(replicas), options) {}
+
+Divergence::Divergence(std::vector<Param> params, const ReplicasOf& replicas,
+                       DivergenceOptions options)
+    : options_(options) {
+  ReplicaGroups groups(replicas);
+  for (Param& param : params) {
+    const size_t number = groups.number_of(param);
+    if (number == parts_.size()) parts_.push_back({groups.at(number), {}});
+    parts_[number].params.push_back(std::move(param));
+  }
+  std::erase_if(parts_, [](const Alike& part) { return part.replicas.size() == 1; });
+}
 
 void Divergence::step(int64_t step) {
   if (options_.every > 0 && step % options_.every == 0) check(step);
 }
 
+// All groups have compared before one reports: the ranks of the next one would wait for those that
+// have thrown.
 void Divergence::check(int64_t step) {
-  if (replicas_.size() == 1 || params_.empty()) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor sums = checksums(params_);
-  if (agree(sums, replicas_)) {
-    agreed_ = step;
-    return;
+  const Alike* apart = nullptr;
+  at::Tensor its_sums;
+  for (const Alike& part : parts_) {
+    const at::Tensor sums = checksums(part.params);
+    if (agree(sums, part.replicas) || apart != nullptr) continue;
+    apart = &part;
+    its_sums = sums;
   }
-  const auto count = static_cast<int64_t>(params_.size());
-  const at::Tensor all = at::empty({replicas_.size(), count}, sums.options());
-  replicas_.all_gather(all, sums).wait();
+  if (apart != nullptr) report(*apart, its_sums, step);
+  if (!parts_.empty()) agreed_ = step;
+}
+
+void Divergence::report(const Alike& part, const at::Tensor& sums, int64_t step) const {
+  const comm::Group& replicas = part.replicas;
+  const auto count = static_cast<int64_t>(part.params.size());
+  const at::Tensor all = at::empty({replicas.size(), count}, sums.options());
+  replicas.all_gather(all, sums).wait();
   const at::Tensor host = all.cpu();
   std::string first;
   int64_t differ = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const auto camps = camps_of(host.const_data_ptr<int64_t>() + i, count, replicas_.ranks());
+    const auto camps = camps_of(host.const_data_ptr<int64_t>() + i, count, replicas.ranks());
     if (camps.size() == 1) continue;
-    if (++differ == 1) first = difference(params_[static_cast<size_t>(i)].name, camps);
+    if (++differ == 1) first = difference(part.params[static_cast<size_t>(i)].name, camps);
   }
   throw CommError(
       {.what = fmt::format("replicas differ at step {}: {} ({} of {} parameters{})", step, first,

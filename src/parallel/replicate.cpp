@@ -3,7 +3,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -17,11 +16,13 @@
 
 #include "braid/core/error.h"
 #include "braid/core/observe.h"
+#include "parallel/replica_groups.h"
 
 namespace braid::parallel {
 
 // Gradients that travel together. They live in one piece of memory; `.grad()` is a view of it.
 struct ReplicateBucket {
+  size_t group = 0;             // of State::groups
   std::vector<size_t> members;  // of State::params, in the order in which they are expected
   at::Tensor flat;              // made at the first gradient
   std::vector<at::Tensor> views;
@@ -36,9 +37,10 @@ struct ReplicatePlace {
 
 struct Replicate::State {
   std::vector<Param> given;        // each once
-  comm::Group self;                // this rank alone
+  comm::Group owners;              // this rank alone, or as given
   std::vector<at::Tensor> params;  // that are trained
-  comm::Group axis;
+  ReplicaGroups groups;
+  std::vector<size_t> group_of;  // of each trained parameter
   ReplicateOptions options;
   using Bucket = ReplicateBucket;
   class Hook;
@@ -51,8 +53,10 @@ struct Replicate::State {
   size_t next = 0;                     // bucket to start: all ranks start them in the same order
   bool holding = false, reordered = false;
 
+  void add(const Param& param);
   void share_weights();
-  void fill_buckets(const std::vector<size_t>& order);
+  std::vector<int64_t> dealt(const std::vector<size_t>& order) const;
+  void fill_buckets(const std::vector<int64_t>& dealt);
   void allocate(Bucket& bucket);
   void arrived(size_t param);
   void take(size_t param);
@@ -77,39 +81,73 @@ class Replicate::State::Hook final : public torch::autograd::PostAccumulateGradH
 namespace {
 
 // What one bucket can hold together.
-using Alike = std::tuple<c10::ScalarType, c10::DeviceType, int>;
-Alike alike(const at::Tensor& x) {
-  return {x.scalar_type(), x.device().type(), static_cast<int>(x.device().index())};
+using Alike = std::tuple<size_t, c10::ScalarType, c10::DeviceType, int>;
+Alike alike(size_t group, const at::Tensor& x) {
+  return {group, x.scalar_type(), x.device().type(), static_cast<int>(x.device().index())};
 }
 
+constexpr int64_t bucket_end = -1;
+
 }  // namespace
+
+void Replicate::State::add(const Param& param) {
+  given.push_back(param);
+  const size_t group = groups.number_of(param);
+  if (!param.tensor.requires_grad()) return;
+  params.push_back(param.tensor);
+  group_of.push_back(group);
+}
 
 void Replicate::State::share_weights() {
   const c10::NoGradGuard no_grad;
   for (const Param& param : given) {
     const at::Tensor weight = param.tensor.detach();
-    axis.broadcast(weight, 0).wait();
+    groups.at(groups.number_of(param)).broadcast(weight, 0).wait();
   }
 }
 
-// Buckets of one dtype and device, closed when full; a parameter larger than a bucket has its own.
-void Replicate::State::fill_buckets(const std::vector<size_t>& order) {
-  buckets.clear();
-  places.assign(params.size(), {});
+// Buckets of one group, dtype and device, closed when full; a parameter larger than a bucket has
+// its own. The members of each with an end mark.
+std::vector<int64_t> Replicate::State::dealt(const std::vector<size_t>& order) const {
   std::map<Alike, size_t> open;
   std::vector<int64_t> bytes;
+  std::vector<std::vector<int64_t>> members;
   for (const size_t param : order) {
     const int64_t size = params[param].numel() * static_cast<int64_t>(params[param].element_size());
-    const auto found = open.find(alike(params[param]));
+    const Alike key = alike(group_of[param], params[param]);
+    const auto found = open.find(key);
     if (found == open.end() || bytes[found->second] + size > options.bucket_bytes) {
-      open[alike(params[param])] = buckets.size();
-      buckets.emplace_back();
+      open[key] = members.size();
+      members.emplace_back();
       bytes.push_back(0);
     }
-    const size_t bucket = open[alike(params[param])];
-    places[param] = {bucket, buckets[bucket].members.size()};
-    buckets[bucket].members.push_back(param);
-    bytes[bucket] += size;
+    members[open[key]].push_back(static_cast<int64_t>(param));
+    bytes[open[key]] += size;
+  }
+  std::vector<int64_t> all;
+  for (const std::vector<int64_t>& bucket : members) {
+    all.insert(all.end(), bucket.begin(), bucket.end());
+    all.push_back(bucket_end);
+  }
+  // Sizes of pieces may differ from rank to rank: with one group they do not, and with several the
+  // first rank decides, so that the sums of all groups start in one order.
+  all.resize(2 * params.size(), bucket_end);
+  return all;
+}
+
+void Replicate::State::fill_buckets(const std::vector<int64_t>& dealt) {
+  buckets.clear();
+  places.assign(params.size(), {});
+  bool open = false;
+  for (const int64_t number : dealt) {
+    if (number == bucket_end) {
+      open = false;
+      continue;
+    }
+    const auto param = static_cast<size_t>(number);
+    if (!std::exchange(open, true)) buckets.emplace_back().group = group_of[param];
+    places[param] = {buckets.size() - 1, buckets.back().members.size()};
+    buckets.back().members.push_back(param);
   }
 }
 
@@ -137,7 +175,7 @@ void Replicate::State::begin_pass() {
 
 void Replicate::State::arrived(size_t param) {
   touched[param] = true;
-  if (holding) return;
+  if (holding || options.late) return;
   if (ready[param])
     throw InternalError({.what = "a second backward pass before Replicate::finish()",
                          .why = "the sum of the first one's gradients is on its way already",
@@ -171,13 +209,15 @@ void Replicate::State::start_full_buckets() {
 
 void Replicate::State::start(Bucket& bucket) {
   // Before the sum: fp16 would overflow after it.
-  if (options.average) bucket.flat.div_(axis.size());
+  const comm::Group& group = groups.at(bucket.group);
+  if (options.average) bucket.flat.div_(group.size());
   bucket.sent = bucket.flat;
+  if (group.size() == 1) return;
   if (options.wire && bucket.flat.scalar_type() != *options.wire) {
     const MemoryScope buffers(MemoryKind::communication);
     bucket.sent = bucket.flat.to(*options.wire);
   }
-  bucket.sum = axis.all_reduce(bucket.sent, comm::Op::sum);
+  bucket.sum = group.all_reduce(bucket.sent, comm::Op::sum);
 }
 
 void Replicate::State::end(Bucket& bucket) {
@@ -186,48 +226,53 @@ void Replicate::State::end(Bucket& bucket) {
   bucket.sent.reset();
 }
 
-// A parameter that no rank used has no gradient, as in one process.
+// A parameter that no rank of its group used has no gradient, as in one process.
 void Replicate::State::drop_unused() {
   at::Tensor used = at::zeros({static_cast<int64_t>(params.size())}, c10::kInt);
   int* flags = used.mutable_data_ptr<int>();
   for (size_t i = 0; i < params.size(); ++i) flags[i] = touched[i] ? 1 : 0;
-  const at::Tensor counted = used.to(params.front().device());
-  axis.all_reduce(counted, comm::Op::max).wait();
-  used = counted.cpu();
-  for (size_t i = 0; i < params.size(); ++i)
-    if (used.const_data_ptr<int>()[i] == 0) params[i].mutable_grad().reset();
+  for (size_t number = 0; number < groups.all().size(); ++number) {
+    const at::Tensor counted = used.to(params.front().device(), used.scalar_type(),
+                                       /*non_blocking=*/false, /*copy=*/true);
+    groups.at(number).all_reduce(counted, comm::Op::max).wait();
+    const at::Tensor host = counted.cpu();
+    for (size_t i = 0; i < params.size(); ++i)
+      if (group_of[i] == number && host.const_data_ptr<int>()[i] == 0)
+        params[i].mutable_grad().reset();
+  }
 }
 
 // Once: the order in which gradients came on the first rank is the order they are expected in.
 void Replicate::State::reorder() {
   reordered = true;
-  std::vector<int64_t> order(arrival.begin(), arrival.end());
+  std::vector<size_t> order = arrival;
   for (size_t i = 0; i < params.size(); ++i)
-    if (!ready[i]) order.push_back(static_cast<int64_t>(i));
-  const at::Tensor told = at::tensor(order, c10::kLong).to(params.front().device());
-  axis.broadcast(told, 0).wait();
-  const at::Tensor host = told.cpu();
-  const int64_t* first = host.const_data_ptr<int64_t>();
-  fill_buckets({first, first + host.numel()});
+    if (!ready[i]) order.push_back(i);
+  fill_buckets(groups.first_rank_says(dealt(order), params.front()));
 }
 
 Replicate::Replicate(const std::vector<Param>& params, const comm::Group& axis,
                      ReplicateOptions options)
+    : Replicate(params, one_group(axis), comm::Group(), options) {}
+
+Replicate::Replicate(const std::vector<Param>& params, const ReplicasOf& replicas,
+                     const comm::Group& owners, ReplicateOptions options)
     : state_(std::make_unique<State>()) {
   State& state = *state_;
-  std::set<const void*> seen;  // tied ones are one parameter
-  for (const Param& param : params) {
-    if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) continue;
-    state.given.push_back(param);
-    if (param.tensor.requires_grad()) state.params.push_back(param.tensor);
-  }
-  state.axis = axis;
+  state.owners = owners;
   state.options = options;
+  state.groups = ReplicaGroups(replicas);
+  std::set<const void*> seen;  // tied ones are one parameter
+  for (const Param& param : params)
+    if (seen.insert(param.tensor.unsafeGetTensorImpl()).second) state.add(param);
   if (state.params.empty()) return;
   if (options.same_start) state.share_weights();
   std::vector<size_t> order(state.params.size());
   std::iota(order.rbegin(), order.rend(), size_t{0});  // gradients come from the last layer first
-  state.fill_buckets(order);
+  std::vector<int64_t> dealt = state.dealt(order);
+  if (state.groups.talking() > 1)
+    dealt = state.groups.first_rank_says(std::move(dealt), state.params.front());
+  state.fill_buckets(dealt);
   state.begin_pass();
   for (size_t i = 0; i < state.params.size(); ++i)
     torch::autograd::impl::set_post_acc_grad_hooks(state.params[i],
@@ -247,7 +292,7 @@ Replicate& Replicate::operator=(Replicate&& other) noexcept {
 }
 
 const std::vector<Param>& Replicate::params() const { return state_->given; }
-const comm::Group& Replicate::owners() const { return state_->self; }
+const comm::Group& Replicate::owners() const { return state_->owners; }
 void Replicate::publish() {}
 void Replicate::hold(bool on) { state_->holding = on; }
 
@@ -264,7 +309,7 @@ void Replicate::finish() {
   state.start_full_buckets();
   for (State::Bucket& bucket : state.buckets) state.end(bucket);
   if (state.options.find_unused) state.drop_unused();
-  if (!state.reordered) state.reorder();
+  if (!state.reordered && !state.options.late) state.reorder();
   state.holding = false;
   state.begin_pass();
 }

@@ -99,7 +99,7 @@ void Zero::State::build(std::vector<ZeroUnit> units) {
   for (const ZeroUnit& unit : units) {
     ZeroBlock& block = blocks.emplace_back();
     block.name = unit.name;
-    block.flats = flats_of(unit.params, shard);
+    block.flats = flats_of(unit.params, shard, replicas);
     for (ZeroFlat& flat : block.flats) {
       settle(flat, resident, options);
       if (flat.trained) block.trained += flat.members.size();
@@ -114,15 +114,27 @@ void Zero::State::build(std::vector<ZeroUnit> units) {
 }
 
 // The first rank of the first replica tells its own shard group, whose ranks tell their replicas.
-void Zero::State::share_weights(const std::vector<ZeroUnit>& units) const {
+void Zero::State::share_weights(const std::vector<ZeroUnit>& units) {
   for (const ZeroUnit& unit : units)
     for (const Param& param : unit.params) {
       if (!has_data(param.tensor)) continue;
       const at::Tensor weight = param.tensor.detach();
       shard.broadcast(weight, 0).wait();
-      replicas.broadcast(weight, 0).wait();
+      replicas.at(replicas.number_of(param)).broadcast(weight, 0).wait();
     }
 }
+
+namespace {
+
+// A run of a parameter, which may be a run of a box itself.
+Piece piece_within(const Param& param, int64_t first) {
+  if (param.is_whole()) return {.whole = param.tensor.sizes().vec(), .first = first};
+  Piece piece = param.piece;
+  piece.first += first;
+  return piece;
+}
+
+}  // namespace
 
 void Zero::State::make_pieces() {
   for (const ZeroBlock& block : blocks)
@@ -133,9 +145,10 @@ void Zero::State::make_pieces() {
         const at::IntArrayRef sizes = member.param.tensor.sizes();
         at::Tensor own = flat.shard.narrow(0, slice.begin, slice.count);
         if (sizes.empty()) own = own.view(sizes);  // a single number is whole where it is
-        pieces.push_back({.name = member.param.name,
-                          .tensor = own.detach().requires_grad_(flat.trained),
-                          .piece = {.whole = sizes.vec(), .first = slice.first}});
+        Param piece = member.param;
+        piece.tensor = own.detach().requires_grad_(flat.trained);
+        piece.piece = piece_within(member.param, slice.first);
+        pieces.push_back(std::move(piece));
       }
 }
 
@@ -185,13 +198,18 @@ void Zero::State::publish() {
 
 Zero::Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const comm::Group& replicas,
            ZeroOptions options)
+    : Zero(std::move(units), shard, one_group(replicas), shard, std::move(options)) {}
+
+Zero::Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const ReplicasOf& replicas,
+           const comm::Group& owners, ZeroOptions options)
     : state_(std::make_shared<State>()) {
   check_stage(options);
   check_names(units);
   const at::NoGradGuard no_grad;
   State& state = *state_;
   state.shard = shard;
-  state.replicas = replicas;
+  state.owners = owners;
+  state.replicas = ReplicaGroups(replicas);
   state.resident = options.stage < 3 || shard.size() == 1;
   state.options = std::move(options);
   state.build(each_once(std::move(units)));
@@ -200,7 +218,7 @@ Zero::Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const comm::Gr
 Zero::~Zero() { state_->take_hooks_off(); }
 
 const std::vector<Param>& Zero::params() const { return state_->pieces; }
-const comm::Group& Zero::owners() const { return state_->shard; }
+const comm::Group& Zero::owners() const { return state_->owners; }
 void Zero::hold(bool on) { state_->hold(on); }
 void Zero::finish() { state_->finish(); }
 void Zero::publish() { state_->publish(); }

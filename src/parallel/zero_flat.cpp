@@ -18,10 +18,10 @@
 namespace braid::parallel {
 namespace {
 
-using FlatKey = std::tuple<bool, c10::ScalarType, c10::DeviceType, int>;
+using FlatKey = std::tuple<bool, size_t, c10::ScalarType, c10::DeviceType, int>;
 
-FlatKey flat_key(const at::Tensor& x) {
-  return {x.requires_grad(), x.scalar_type(), x.device().type(),
+FlatKey flat_key(const at::Tensor& x, size_t group) {
+  return {x.requires_grad(), group, x.scalar_type(), x.device().type(),
           static_cast<int>(x.device().index())};
 }
 
@@ -78,13 +78,16 @@ ZeroSlice slice_of(const ZeroFlat& flat, const ZeroMember& member) {
   return {.first = from - member.first, .begin = from - flat.begin, .count = to - from};
 }
 
-std::vector<ZeroFlat> flats_of(const std::vector<Param>& params, const comm::Group& shard) {
+std::vector<ZeroFlat> flats_of(const std::vector<Param>& params, const comm::Group& shard,
+                               ReplicaGroups& replicas) {
   std::vector<ZeroFlat> flats;
   std::map<FlatKey, size_t> places;
   for (const Param& param : params) {
-    const auto [place, fresh] = places.try_emplace(flat_key(param.tensor), flats.size());
+    const size_t group = replicas.number_of(param);
+    const auto [place, fresh] = places.try_emplace(flat_key(param.tensor, group), flats.size());
     if (fresh) flats.emplace_back().trained = param.tensor.requires_grad();
     ZeroFlat& flat = flats[place->second];
+    flat.replicas = replicas.at(group);
     flat.members.push_back({.param = param, .first = flat.elements});
     flat.elements += param.tensor.numel();
   }

@@ -7,6 +7,7 @@
 #include "braid/comm/group.h"
 #include "braid/core/param.h"
 #include "braid/parallel/zero.h"
+#include "parallel/replica_groups.h"
 
 namespace braid::parallel {
 
@@ -18,9 +19,10 @@ struct ZeroMember {
   bool filled = false;
 };
 
-// Parameters of one dtype and device, trained all or none.
+// Parameters of one dtype, device and group of replicas, trained all or none.
 struct ZeroFlat {
   std::vector<ZeroMember> members;
+  comm::Group replicas;
   bool trained = false;
   int64_t elements = 0;  // without padding
   int64_t share = 0;     // elements of a rank: the last ones may be padding, which nobody owns
@@ -50,7 +52,8 @@ struct ZeroSlice {
 ZeroSlice slice_of(const ZeroFlat& flat, const ZeroMember& member);
 
 // Flats without memory yet. Each parameter once.
-std::vector<ZeroFlat> flats_of(const std::vector<Param>& params, const comm::Group& shard);
+std::vector<ZeroFlat> flats_of(const std::vector<Param>& params, const comm::Group& shard,
+                               ReplicaGroups& replicas);
 
 // Takes memory for the slices (resident: for all), fills this rank's and points the parameters at
 // it.

@@ -33,6 +33,15 @@ void take_grad(ZeroFlat& flat, ZeroMember& member) {
   member.filled = true;
 }
 
+bool has_grads(const ZeroFlat& flat) {
+  return flat.trained &&
+         std::any_of(flat.members.begin(), flat.members.end(), [](const ZeroMember& member) {
+           return member.filled || member.param.tensor.grad().defined();
+         });
+}
+
+bool is_sent(const ZeroFlat& flat) { return flat.rounds > 0 || flat.sent.defined(); }
+
 void let_go(ZeroMember& member) {
   member.param.tensor.mutable_grad().reset();
   member.grad.reset();
@@ -58,7 +67,8 @@ void Zero::State::order_launches() {
 
 void Zero::State::arrived(size_t index, ZeroFlat& flat, ZeroMember& member) {
   const at::NoGradGuard no_grad;
-  if (options.stage == 1 && holding) return take_grad(flat, member);
+  if (options.late) open = true;
+  if (options.late || (options.stage == 1 && holding)) return take_grad(flat, member);
   if (member.ready || blocks[index].launched) {
     if (options.stage == 1) throw second_pass();
     close_round();  // hold() was not called between the passes
@@ -79,7 +89,7 @@ void Zero::State::launch_ready() {
 
 void Zero::State::launch(size_t index) {
   // Whole gradients of two blocks at most, and in stage 1 the sums over replicas begin early.
-  if (flying && (options.stage > 1 || replicas.size() > 1)) land(*flying);
+  if (flying && (options.stage > 1 || sums_replicas())) land(*flying);
   for (ZeroFlat& flat : blocks[index].flats)
     if (flat.trained) launch(flat);
   flying = index;
@@ -90,8 +100,11 @@ void Zero::State::launch(size_t index) {
 void Zero::State::launch(ZeroFlat& flat) {
   if (flat.summed) throw second_pass();
   take_grads_memory(flat);
-  for (ZeroMember& member : flat.members)
+  for (ZeroMember& member : flat.members) {
+    // One that did not come in a backward pass may have been put there by the caller.
+    take_grad(flat, member);
     if (!member.filled) member.grad.zero_();
+  }
   flat.sent = wire_of(flat);
   const bool copied = !flat.sent.is_alias_of(flat.grads);
   if (options.stage == 1 && !copied) {
@@ -109,13 +122,13 @@ void Zero::State::launch(ZeroFlat& flat) {
     for (ZeroMember& member : flat.members) let_go(member);
     flat.grads.reset();  // flat.sent may still hold it
   }
-  flat.last = !holding;
+  flat.last = !holding && !options.late;
   flat.sum = shard.reduce_scatter(flat.got, flat.sent, comm::Op::sum);
 }
 
 // The division stands before the sum, which fp16 would not survive, and in the wider dtype.
 at::Tensor Zero::State::wire_of(ZeroFlat& flat) const {
-  const int parts = options.average ? shard.size() * replicas.size() : 1;
+  const int parts = options.average ? shard.size() * flat.replicas.size() : 1;
   const c10::ScalarType own = flat.grads.scalar_type(), wire = options.reduce.value_or(own);
   const bool wider = c10::elementSize(wire) > c10::elementSize(own);
   if (parts > 1 && !wider) flat.grads.div_(parts);
@@ -138,8 +151,8 @@ void Zero::State::land(ZeroFlat& flat) {
   ++flat.rounds;
   flat.got.reset();
   flat.sent.reset();
-  if (!flat.last || replicas.size() == 1) return;
-  flat.sum = replicas.all_reduce(flat.shard_grads, comm::Op::sum);
+  if (!flat.last || flat.replicas.size() == 1) return;
+  flat.sum = flat.replicas.all_reduce(flat.shard_grads, comm::Op::sum);
   flat.summed = true;
 }
 
@@ -161,20 +174,35 @@ void Zero::State::close_round() {
   begin_round();
 }
 
+// Blocks of which nothing came stay out of it; at the end of a step each was sent once.
+void Zero::State::close_late_round(bool end) {
+  for (const size_t index : launch_order) {
+    bool wanted = false;
+    for (const ZeroFlat& flat : blocks[index].flats)
+      wanted = wanted || has_grads(flat) || (end && flat.trained && !is_sent(flat));
+    if (wanted) launch(index);
+  }
+  begin_round();
+}
+
+// Late ones of stage 1 wait for finish().
 void Zero::State::hold(bool on) {
-  if (options.stage > 1 && open) close_round();
+  if (options.stage > 1 && open) options.late ? close_late_round(/*end=*/false) : close_round();
   if (options.stage > 1 && flying) land(*flying);  // else its gradients stay through a forward pass
   holding = on;
 }
 
 void Zero::State::finish() {
   const at::NoGradGuard no_grad;
-  if (open || !begun) close_round();
+  if (options.late)
+    close_late_round(/*end=*/true);
+  else if (open || !begun)
+    close_round();
   for (const size_t index : launch_order) land(index);
   for (const size_t index : launch_order)
     for (ZeroFlat& flat : blocks[index].flats)
-      if (flat.trained && replicas.size() > 1 && !flat.summed)
-        flat.sum = replicas.all_reduce(flat.shard_grads, comm::Op::sum);
+      if (flat.trained && flat.replicas.size() > 1 && !flat.summed)
+        flat.sum = flat.replicas.all_reduce(flat.shard_grads, comm::Op::sum);
   hand_out_grads();
   drop_all();
   holding = begun = false;

@@ -12,23 +12,29 @@ void ZeroOrder::begin() {
 }
 
 void ZeroOrder::end() {
-  if (!now_.empty()) last_ = std::exchange(now_, {});
+  if (!now_.empty()) {
+    last_ = std::exchange(now_, {});
+    known_[last_.front()] = last_;
+  }
   at_ = 0;
 }
 
 std::optional<size_t> ZeroOrder::step(size_t block) {
   now_.push_back(block);
-  auto here = std::find(last_.begin() + static_cast<std::ptrdiff_t>(at_), last_.end(), block);
-  if (here == last_.end()) here = std::find(last_.begin(), last_.end(), block);
-  if (here == last_.end()) return std::nullopt;
-  at_ = static_cast<size_t>(here - last_.begin()) + 1;
-  if (at_ == last_.size()) return std::nullopt;
-  return last_[at_];
+  const auto known = known_.find(now_.front());
+  const std::vector<size_t>& line = known == known_.end() ? last_ : known->second;
+  auto here = std::find(line.begin() + static_cast<std::ptrdiff_t>(std::min(at_, line.size())),
+                        line.end(), block);
+  if (here == line.end()) here = std::find(line.begin(), line.end(), block);
+  if (here == line.end()) return std::nullopt;
+  at_ = static_cast<size_t>(here - line.begin()) + 1;
+  if (at_ == line.size()) return std::nullopt;
+  return line[at_];
 }
 
 std::optional<size_t> ZeroOrder::first() const {
-  if (last_.empty()) return std::nullopt;
-  return last_.front();
+  if (known_.size() != 1) return std::nullopt;
+  return known_.begin()->first;
 }
 
 }  // namespace braid::parallel

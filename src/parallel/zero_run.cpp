@@ -146,8 +146,10 @@ void Zero::State::enter(size_t index, std::optional<size_t> before) {
 // Backward has left a block: gradients of it that did not come do not come any more.
 void Zero::State::leave(size_t index, int& runs) {
   if (--runs > 0) return;
-  blocks[index].closed = blocks[index].trained > 0;
-  launch_ready();
+  if (!options.late) {
+    blocks[index].closed = blocks[index].trained > 0;
+    launch_ready();
+  }
   give_up(index);
 }
 

@@ -30,7 +30,8 @@ struct ZeroBlock {
 };
 
 struct Zero::State : std::enable_shared_from_this<Zero::State> {
-  comm::Group shard, replicas;
+  comm::Group shard, owners;
+  ReplicaGroups replicas;
   ZeroOptions options;
   bool resident = true;  // whole weights are always there: stages 1 and 2, or nobody to share with
   std::vector<ZeroBlock> blocks;
@@ -40,7 +41,7 @@ struct Zero::State : std::enable_shared_from_this<Zero::State> {
 
   // zero.cpp
   void build(std::vector<ZeroUnit> units);
-  void share_weights(const std::vector<ZeroUnit>& units) const;
+  void share_weights(const std::vector<ZeroUnit>& units);
   void make_pieces();
   void put_hooks();
   void take_hooks_off();
@@ -73,6 +74,7 @@ struct Zero::State : std::enable_shared_from_this<Zero::State> {
   bool holding = false;
   bool open = false;   // a gradient came in this round
   bool begun = false;  // something was sent in this step
+  bool sums_replicas() const { return replicas.talking() > 0; }
   void order_launches();
   void arrived(size_t block, ZeroFlat& flat, ZeroMember& member);
   void launch_ready();
@@ -83,6 +85,7 @@ struct Zero::State : std::enable_shared_from_this<Zero::State> {
   void land(ZeroFlat& flat);
   void begin_round();
   void close_round();
+  void close_late_round(bool end);
   void hold(bool on);
   void finish();
   void hand_out_grads();

@@ -49,9 +49,22 @@ TEST(Piece, RunsAreTheElementsOfTheBox) {
   }
 }
 
+// A short run far inside a box of many rows is found without a walk over all of them.
+TEST(Piece, ARunDeepInABox) {
+  const Piece piece = {{int64_t{1} << 40, 8}, {{1, {{2, 4}}}}, (int64_t{1} << 41) - 3};
+  EXPECT_EQ(runs_of(piece, 3), (std::vector<braid::Run>{{((int64_t{1} << 40) - 2) * 8 + 3, 0, 1},
+                                                        {((int64_t{1} << 40) - 1) * 8 + 2, 1, 2}}));
+}
+
+TEST(Piece, EmptyBoxesHaveNoRuns) {
+  EXPECT_TRUE(runs_of({{4, 6}, {{1, {}}}, 0}, 0).empty());
+  EXPECT_EQ(box_of({{4, 6}, {{1, {{2, 2}}}}, 0}), (std::vector<int64_t>{4, 0}));
+}
+
 TEST(Piece, NeighboursAreOneRun) {
   EXPECT_EQ(runs_of({{8, 3}, {{0, {{2, 5}}}}, 1}, 8), (std::vector<braid::Run>{{7, 0, 8}}));
-  EXPECT_EQ(runs_of({{8, 3}, {{1, {{0, 2}, {2, 3}}}}, 0}, 24), (std::vector<braid::Run>{{0, 0, 24}}));
+  EXPECT_EQ(runs_of({{8, 3}, {{1, {{0, 2}, {2, 3}}}}, 0}, 24),
+            (std::vector<braid::Run>{{0, 0, 24}}));
   EXPECT_EQ(box_of({{8, 3}, {{0, {{2, 5}, {6, 7}}}}, 0}), (std::vector<int64_t>{4, 3}));
 }
 

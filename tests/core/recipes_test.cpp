@@ -49,7 +49,7 @@ TEST(Recipes, EveryFileLoadsUnderEveryName) {
       EXPECT_EQ(Config::parse(yaml).to_yaml(), yaml);
     }
   }
-  EXPECT_EQ(files, 5);
+  EXPECT_EQ(files, 6);
 }
 
 TEST(Recipes, TheFirstLineIsTheCommand) {

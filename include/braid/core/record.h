@@ -55,6 +55,9 @@ struct StepRecord {
   bool skipped = false;              // fp16: the scaler dropped this update
   double comm_wait = 0;              // part of `seconds` spent waiting for other ranks
   std::vector<RankTime> ranks = {};  // by rank; empty: one rank alone
+  // Mixtures of experts: losses of the routers, a mean over samples summed over layers, and the
+  // largest share of a layer's tokens that one expert got.
+  std::optional<double> aux_loss = {}, max_load = {};
 };
 
 struct EpochRecord {

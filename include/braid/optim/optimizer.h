@@ -71,7 +71,8 @@ class Optimizer {
 
 // Scales all gradients so that their global L2 norm is at most `max_norm` (0: only measures).
 // Returns the norm before, as a device scalar. No host read. Where the parameters are pieces,
-// `owners` are the ranks that hold all of them together.
+// `owners` are the ranks that hold all of them together; what is Param::repeated is scaled, and
+// counted by the rank that it repeats.
 at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm,
                           const comm::Group& owners = {});
 

@@ -19,6 +19,10 @@
 // passes since the last finish(); those of the model itself are gone then. A parameter that no pass
 // used has a gradient of zeros. All ranks make the same calls; each backward pass reaches at least
 // one parameter on every rank.
+//
+// Pipelines: one Zero a stage, hold() before each of its backward passes; forward passes of other
+// micro-batches may stand between. Where gradients of weights come after the backward pass of the
+// input (kernels/deferred.h), and where several Zeros share a group, say `late`.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -52,6 +56,10 @@ struct ZeroOptions {
   bool average = true;         // false: the loss is already divided by the global batch
   bool keep_gathered = false;  // stage 3: keep a block's weights from forward to backward: a third
                                // less traffic for the memory of all weights
+  bool late = false;           // a gradient may come at any time before finish(), several times,
+                               // also after backward has left its block: sums start in hold()
+                               // (stages 2 and 3) and finish() alone, of the units that got some,
+                               // which are the same on all ranks
   bool same_start = true;      // take the weights of the first rank before anything else
   std::optional<c10::ScalarType> reduce = {};  // dtype of gradients on the wire, of their sum and
                                                // of .grad() of the pieces; unset: the parameter's
@@ -67,14 +75,19 @@ class Zero final : public Sync, public BlockRunner {
   // other shard groups; gradients are summed over both.
   Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const comm::Group& replicas = {},
        ZeroOptions options = {});
+  // Each parameter with its own replicas, which hold the same pieces: of one mesh, with parameters
+  // of the same names in the same order. `owners`: ranks that together hold the model.
+  Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const ReplicasOf& replicas,
+       const comm::Group& owners, ZeroOptions options);
   ~Zero() override;  // takes its hooks off; weights of stage 3 are gone with it
   Zero(const Zero&) = delete;
   Zero& operator=(const Zero&) = delete;
 
   // This rank's pieces, each a flat tensor; a parameter that is not trained has no gradient. One
-  // that is registered twice is there once, under its first name.
+  // that is registered twice is there once, under its first name. Pieces of a parameter that is
+  // itself a piece count in its box.
   const std::vector<Param>& params() const override;
-  const comm::Group& owners() const override;
+  const comm::Group& owners() const override;  // the shard group, if nothing else was given
   void hold(bool on) override;
   void finish() override;
   // After a finish() only trained weights are sent: an optimizer changes no others.
