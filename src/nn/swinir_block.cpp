@@ -7,10 +7,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/roll.h>
 #include <ATen/ops/softmax.h>
 #include <fmt/format.h>
 
+#include "braid/parallel/halo.h"
+#include "swinir_bands.h"
 #include "window.h"
 
 namespace braid::nn {
@@ -43,7 +44,7 @@ SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions
 
 at::Tensor SwinConvs::forward(at::Tensor x) const {
   for (size_t i = 0; i < convs_.size(); ++i) {
-    x = convs_[i]->forward(x);
+    x = conv_on_band(*convs_[i], x);
     if (i + 1 < convs_.size()) x = at::leaky_relu(x, 0.2);
   }
   return x;
@@ -59,32 +60,43 @@ WindowAttention::WindowAttention(Scope scope, const SwinirOptions& options, int6
       width_(options.width),
       window_(options.window),
       heads_(heads),
-      tables_(std::move(tables)),
-      bias_table_(param("relative_position_bias_table",
-                        {(2 * window_ - 1) * (2 * window_ - 1), heads}, Init::truncated(0.02))),
-      qkv_(child<Linear>("qkv", width_, 3 * width_)),
-      proj_(child<Linear>("proj", width_, width_)) {}
+      tables_(std::move(tables)) {
+  const int64_t head = width_ / heads_, entries = (2 * window_ - 1) * (2 * window_ - 1);
+  bias_table_ =
+      param("relative_position_bias_table", {entries, heads_}, Init::truncated(0.02), table_part());
+  held_heads_ = bias_table_.size(1);
+  qkv_ = child<Linear>("qkv", width_, 3 * width_,
+                       LinearOptions{.split = Split::columns, .unit = head, .parts = 3});
+  proj_ = child<Linear>("proj", width_, width_, LinearOptions{.split = Split::rows, .unit = head});
+}
+
+ParamPart WindowAttention::table_part() const {
+  if (layout().tensor.size() == 1) return replicated(/*on_tokens=*/false);
+  return {.cuts = {{1, parallel::split_ranges(heads_, layout().tensor)}},
+          .repeated = layout().expert.rank() > 0};
+}
 
 at::Tensor WindowAttention::bias() const {
   const int64_t tokens = window_ * window_;
   const at::Tensor rows = cast(bias_table_).index_select(0, tables_.index.flatten());
-  return rows.view({tokens, tokens, heads_}).permute({2, 0, 1});
+  return rows.view({tokens, tokens, held_heads_}).permute({2, 0, 1});
 }
 
-at::Tensor WindowAttention::forward(const at::Tensor& windows, at::IntArrayRef grid,
-                                    bool masked) const {
+at::Tensor WindowAttention::forward(const at::Tensor& windows, const WindowGrid& grid,
+                                    const Pass& pass) const {
   const auto here = enter();
   const int64_t count = windows.size(0), tokens = windows.size(1), head = width_ / heads_;
-  const at::Tensor qkv =
-      qkv_->forward(windows).view({count, tokens, 3, heads_, head}).permute({2, 0, 3, 1, 4});
+  const at::Tensor qkv = columns(windows, pass, {qkv_.get()})[0]
+                             .view({count, tokens, 3, held_heads_, head})
+                             .permute({2, 0, 3, 1, 4});
   const at::Tensor q = qkv[0] * (1 / std::sqrt(static_cast<double>(head)));
   at::Tensor scores = at::matmul(q, qkv[1].transpose(-2, -1));  // [windows, heads, tokens, tokens]
   scores.add_(bias());
-  if (masked)
-    add_shift_masks(scores.view({grid[0], grid[1], grid[2], heads_, tokens, tokens}),
-                    tables_.masks);
+  if (grid.shifted)
+    add_shift_masks(scores.view({grid.batch, grid.rows, grid.columns, held_heads_, tokens, tokens}),
+                    tables_.masks, layout().context.rank() + 1 == layout().context.size());
   const at::Tensor y = at::matmul(at::softmax(scores, -1), qkv[2]);
-  return proj_->forward(y.transpose(1, 2).reshape({count, tokens, width_}));
+  return proj_->forward(y.transpose(1, 2).reshape({count, tokens, held_heads_ * head}));
 }
 
 void WindowAttention::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {
@@ -111,17 +123,19 @@ SwinBlock::SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan pl
   mlp_ = child<MlpBlock>("mlp", options.width, MlpBlockOptions{.hidden = hidden});
 }
 
-at::Tensor SwinBlock::attend(const at::Tensor& x) const {
-  const std::vector<int64_t> grid = {x.size(0), x.size(1) / window_, x.size(2) / window_};
-  const at::Tensor rolled = shift_ > 0 ? at::roll(x, {-shift_, -shift_}, {1, 2}) : x;
-  const at::Tensor windows = attn_->forward(to_windows(rolled, window_), grid, shift_ > 0);
+at::Tensor SwinBlock::attend(const at::Tensor& x, const Pass& pass) const {
+  const comm::Group& bands = layout().context;
+  const WindowGrid grid = {x.size(0), x.size(1) / window_, x.size(2) / window_, shift_ > 0};
+  const at::Tensor rolled =
+      grid.shifted ? parallel::band_roll(x, {-shift_, -shift_}, {1, 2}, bands) : x;
+  const at::Tensor windows = attn_->forward(to_windows(rolled, window_), grid, pass);
   const at::Tensor image = from_windows(windows, x.sizes(), window_);
-  return shift_ > 0 ? at::roll(image, {shift_, shift_}, {1, 2}) : image;
+  return grid.shifted ? parallel::band_roll(image, {shift_, shift_}, {1, 2}, bands) : image;
 }
 
 at::Tensor SwinBlock::forward(const at::Tensor& input, const Pass& pass) const {
   const auto here = enter();
-  const at::Tensor x = input + path1_(attend(norm1_->forward(input)), pass);
+  const at::Tensor x = input + path1_(attend(norm1_->forward(input), pass), pass);
   return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
 }
 

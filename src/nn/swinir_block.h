@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The body of SwinIR: Swin blocks and the residual groups of them.
+// The body of SwinIR: Swin blocks and the residual groups of them. Over the context axis H is that
+// of this rank's band; over the tensor axis each rank has some of the heads.
 //
 //   auto group = layers->child<SwinGroup>("0", options, SwinGroupPlan{.depth = 6, .heads = 6,
 //   .first_block = 0}, tables); tokens = group->forward(tokens, pass);   // [B, H, W, width]
@@ -29,17 +30,23 @@ class SwinConvs {
   std::vector<std::shared_ptr<Conv2d>> convs_;
 };
 
+// The windows of a band: [batch, rows, columns] of them.
+struct WindowGrid {
+  int64_t batch, rows, columns;
+  bool shifted = false;  // of a rolled image: its edges are masked
+};
+
 class WindowAttention : public Layer {
  public:
   WindowAttention(Scope scope, const SwinirOptions& options, int64_t heads, SwinTables tables);
-  // windows [B rows columns, w w, width]; `grid` = {B, rows, columns} of windows; masked: of a
-  // rolled image.
-  at::Tensor forward(const at::Tensor& windows, at::IntArrayRef grid, bool masked) const;
+  // windows [B rows columns, w w, width].
+  at::Tensor forward(const at::Tensor& windows, const WindowGrid& grid, const Pass& pass) const;
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 
  private:
-  at::Tensor bias() const;  // [heads, w w, w w]
-  int64_t width_, window_, heads_;
+  at::Tensor bias() const;       // [heads, w w, w w]
+  ParamPart table_part() const;  // columns of the heads that this rank of tensor has
+  int64_t width_, window_, heads_, held_heads_;
   SwinTables tables_;
   at::Tensor bias_table_;
   std::shared_ptr<Linear> qkv_, proj_;
@@ -59,7 +66,7 @@ class SwinBlock : public Layer {
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 
  private:
-  at::Tensor attend(const at::Tensor& x) const;
+  at::Tensor attend(const at::Tensor& x, const Pass& pass) const;
   int64_t window_, shift_;
   std::shared_ptr<LayerNorm> norm1_, norm2_;
   std::shared_ptr<WindowAttention> attn_;

@@ -6,6 +6,8 @@
 #include <ATen/ops/pixel_shuffle.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
+#include "swinir_bands.h"
+
 namespace braid::nn {
 namespace {
 
@@ -78,7 +80,7 @@ at::Tensor SwinTail::forward(const at::Tensor& features, const at::Tensor& input
     if (step.enlarge_before > 1)
       x = at::upsample_nearest2d(
           x, {x.size(2) * step.enlarge_before, x.size(3) * step.enlarge_before});
-    x = step.conv->forward(x);
+    x = conv_on_band(*step.conv, x);
     if (step.slope_after < 1) x = at::leaky_relu(x, step.slope_after);
     if (step.shuffle_after > 1) x = at::pixel_shuffle(x, step.shuffle_after);
   }

@@ -67,13 +67,14 @@ at::Tensor shift_masks(int64_t window) {
   return at::stack({inside, right, below, below.logical_or(right)}).to(c10::kDouble).mul_(-100);
 }
 
-void add_shift_masks(const at::Tensor& scores, const at::Tensor& masks) {
+void add_shift_masks(const at::Tensor& scores, const at::Tensor& masks, bool at_bottom) {
   // A constant changes no gradient, so the sum stays out of the graph: no copy of the scores, no
   // nodes for the slices.
   at::NoGradGuard no_graph;
   const at::Tensor all = scores.detach();
   const int64_t rows = scores.size(1), columns = scores.size(2);
-  all.narrow(1, 0, rows - 1).narrow(2, columns - 1, 1).add_(masks[1]);
+  all.narrow(1, 0, at_bottom ? rows - 1 : rows).narrow(2, columns - 1, 1).add_(masks[1]);
+  if (!at_bottom) return;
   all.narrow(1, rows - 1, 1).narrow(2, 0, columns - 1).add_(masks[2]);
   all.narrow(1, rows - 1, 1).narrow(2, columns - 1, 1).add_(masks[3]);
 }

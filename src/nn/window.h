@@ -23,8 +23,8 @@ at::Tensor relative_index(int64_t window);
 at::Tensor shift_masks(int64_t window);
 
 // Adds the masks to the scores of edge windows, in place; scores [B, rows, columns, heads, w w, w
-// w] of windows.
-void add_shift_masks(const at::Tensor& scores, const at::Tensor& masks);
+// w] of windows. at_bottom: the last row of windows is that of the image, not of a band above it.
+void add_shift_masks(const at::Tensor& scores, const at::Tensor& masks, bool at_bottom = true);
 
 // Reflects the image at its bottom and right edge until both sides are multiples of `window`; [B,
 // C, H, W] of any size.
