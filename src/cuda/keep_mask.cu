@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include "braid/core/mix.h"
+#include "kernels/drop_window.h"
 
 namespace braid::cuda {
 namespace {
@@ -35,7 +36,31 @@ at::Tensor keep_mask(const at::Tensor& like, double rate, int64_t key, int64_t f
   return mask;
 }
 
-TORCH_LIBRARY_IMPL(braid, CUDA, library) { library.impl("keep_mask", &keep_mask); }
+__global__ void keep_part_kernel(bool* out, int64_t count, uint64_t limit, uint64_t key,
+                                 kernels::DropPlaces places) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += stride)
+    out[i] = mix_keeps(key, static_cast<uint64_t>(places.of(i)), limit);
+}
+
+at::Tensor keep_part(const at::Tensor& like, double rate, int64_t key, int64_t first,
+                     at::IntArrayRef whole, at::IntArrayRef held) {
+  const c10::cuda::CUDAGuard guard(like.device());
+  at::Tensor mask = at::empty(like.sizes(), like.options().dtype(c10::kBool));
+  if (mask.numel() == 0) return mask;
+  const int64_t blocks = std::min<int64_t>((mask.numel() + 255) / 256, 4096);
+  keep_part_kernel<<<blocks, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
+      static_cast<bool*>(mask.mutable_data_ptr()), mask.numel(), mix_threshold(rate),
+      static_cast<uint64_t>(key), kernels::drop_places(like.sizes(), whole, held, first));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return mask;
+}
+
+TORCH_LIBRARY_IMPL(braid, CUDA, library) {
+  library.impl("keep_mask", &keep_mask);
+  library.impl("keep_part", &keep_part);
+}
 
 }  // namespace
 }  // namespace braid::cuda

@@ -34,7 +34,7 @@ std::vector<double> next_scores(Model& model, std::vector<int64_t> text, const G
   const int64_t seen = std::min<int64_t>(o.sequence, static_cast<int64_t>(text.size()));
   int64_t* first = text.data() + (static_cast<int64_t>(text.size()) - seen);
   const at::Tensor tokens = at::from_blob(first, {1, seen}, c10::kLong).to(o.device);
-  const at::Tensor output = model.forward(tokens, {});  // [1, seen, vocabulary]
+  const at::Tensor output = model.whole_output(model.forward(tokens, {}));  // [1, seen, vocabulary]
   const at::Tensor last =
       output.select(1, seen - 1).select(0, 0).to(c10::kCPU, c10::kDouble).contiguous();
   const double* values = last.const_data_ptr<double>();

@@ -8,7 +8,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/linear.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
@@ -35,6 +34,11 @@ void fill_initial(const at::Tensor& tensor, RandomKey key, const Init& init, int
       fill_uniform(tensor, key, -init.scale, init.scale, first);
       break;
   }
+}
+
+LinearOptions with_split(LinearOptions options, Split split) {
+  options.split = split;
+  return options;
 }
 
 int64_t product_of(const std::vector<int64_t>& sizes) {
@@ -100,34 +104,20 @@ Param Layer::described(const std::string& name, const at::Tensor& tensor) const 
 }
 
 LayerRow Layer::row(std::string kind, std::vector<int64_t> output, double flops) const {
-  int64_t own = 0;
-  for (const at::Tensor& tensor : parameters(/*recurse=*/false)) own += tensor.numel();
+  int64_t own = 0;  // of all ranks
+  for (const auto& item : named_parameters(/*recurse=*/false)) {
+    const auto made = made_.find(item.key());
+    const bool in_part = made != made_.end() && !made->second.piece.whole.empty();
+    own += in_part ? product_of(made->second.piece.whole) : item.value().numel();
+  }
   output.insert(output.begin(), 1);
   return {path(), std::move(kind), std::move(output), own, flops};
 }
 
-Linear::Linear(Scope scope, int64_t in, int64_t out, LinearOptions options)
-    : Layer(std::move(scope)), in_(in), out_(out), stored_in_out_(options.stored_in_out) {
-  weight = stored_in_out_ ? param("weight", {in, out}, options.weight)
-                          : param("weight", {out, in}, options.weight);
-  if (options.bias) bias = param("bias", {out}, options.bias_init);
-}
-
-at::Tensor Linear::forward(const at::Tensor& x) const {
-  const auto here = enter();
-  const at::Tensor w = cast(weight);
-  return at::linear(cast(x), stored_in_out_ ? w.t() : w, bias.defined() ? cast(bias) : bias);
-}
-
-LayerRow Linear::row(std::vector<int64_t> lead) const {
-  const double flops = 2.0 * product_of(lead) * in_ * out_;
-  return Layer::row(fmt::format("Linear {} -> {}", in_, out_), with_last(lead, out_), flops);
-}
-
 LayerNorm::LayerNorm(Scope scope, int64_t width, double eps)
     : Layer(std::move(scope)),
-      weight(param("weight", {width}, Init::ones())),
-      bias(param("bias", {width}, Init::zeros())),
+      weight(param("weight", {width}, Init::ones(), replicated())),
+      bias(param("bias", {width}, Init::zeros(), replicated())),
       eps_(eps) {}
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
@@ -141,7 +131,9 @@ LayerRow LayerNorm::row(std::vector<int64_t> lead) const {
 }
 
 RmsNorm::RmsNorm(Scope scope, int64_t width, double eps)
-    : Layer(std::move(scope)), weight(param("weight", {width}, Init::ones())), eps_(eps) {}
+    : Layer(std::move(scope)),
+      weight(param("weight", {width}, Init::ones(), replicated())),
+      eps_(eps) {}
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   const auto here = enter();
@@ -153,24 +145,32 @@ LayerRow RmsNorm::row(std::vector<int64_t> lead) const {
   return Layer::row(fmt::format("RmsNorm {}", width), with_last(std::move(lead), width), 0);
 }
 
-Embedding::Embedding(Scope scope, int64_t entries, int64_t width, Init init)
-    : Layer(std::move(scope)), weight(param("weight", {entries, width}, init)) {}
+Embedding::Embedding(Scope scope, int64_t entries, int64_t width, Init init, Split split)
+    : Layer(std::move(scope)), entries_(entries), held_{0, entries}, split_(split == Split::rows) {
+  ParamPart part = replicated();
+  if (split_ && layout().tensor.size() > 1) {
+    held_ = parallel::split_ranges(entries, layout().tensor)[0];
+    part = {.cuts = {{0, {held_}}}, .repeated = layout().expert.rank() > 0};
+  }
+  weight = param("weight", {entries, width}, init, part);
+}
 
 at::Tensor Embedding::forward(const at::Tensor& ids) const {
   const auto here = enter();
+  if (split_) return parallel::split_embedding(ids, weight, held_, split_axis());
   return at::embedding(weight, ids);
 }
 
 LayerRow Embedding::row(int64_t tokens) const {
-  return Layer::row(fmt::format("Embedding {} x {}", weight.size(0), weight.size(1)),
+  return Layer::row(fmt::format("Embedding {} x {}", entries_, weight.size(1)),
                     {tokens, weight.size(1)}, 0);
 }
 
 Conv2d::Conv2d(Scope scope, int64_t in, int64_t out, Conv2dOptions options)
     : Layer(std::move(scope)), options_(options) {
   const Init init = Init::fan_in(in * options.kernel * options.kernel);
-  weight = param("weight", {out, in, options.kernel, options.kernel}, init);
-  bias = param("bias", {out}, init);
+  weight = param("weight", {out, in, options.kernel, options.kernel}, init, replicated(false));
+  bias = param("bias", {out}, init, replicated(false));
 }
 
 at::Tensor Conv2d::forward(const at::Tensor& x) const {
@@ -185,33 +185,18 @@ LayerRow Conv2d::row(int64_t rows, int64_t columns) const {
                     {weight.size(0), rows, columns}, flops);
 }
 
-kernels::Drop Dropout::at(const Pass& pass) const {
-  if (!active(pass)) return {};
-  const RandomKey key = random_key(pass.seed, path_).with(static_cast<uint64_t>(pass.step));
-  return {rate_, key, pass.first_sample};
-}
-
-at::Tensor Dropout::operator()(const at::Tensor& x, const Pass& pass) const {
-  return active(pass) ? kernels::dropout(x, at(pass)) : x;
-}
-
-at::Tensor DropPath::operator()(const at::Tensor& x, const Pass& pass) const {
-  return drop_.active(pass) ? kernels::drop_path(x, drop_.at(pass)) : x;
-}
-
 MlpBlock::MlpBlock(Scope scope, int64_t width, MlpBlockOptions options)
     : Layer(std::move(scope)),
-      fc1(child<Linear>("fc1", width, options.hidden, options.linear)),
-      fc2(child<Linear>("fc2", options.hidden, width, options.linear)),
+      fc1(child<Linear>("fc1", width, options.hidden, with_split(options.linear, Split::columns))),
+      fc2(child<Linear>("fc2", options.hidden, width, with_split(options.linear, Split::rows))),
       drop1_(this->scope(), "drop1", options.dropout),
       drop2_(this->scope(), "drop2", options.dropout),
       tanh_gelu_(options.tanh_gelu) {}
 
 at::Tensor MlpBlock::forward(const at::Tensor& x, const Pass& pass) const {
   const auto here = enter();
-  at::Tensor y = at::gelu(fc1->forward(x), tanh_gelu_ ? "tanh" : "none");
-  y = fc2->forward(drop1_(y, pass));
-  return drop2_(y, pass);
+  const at::Tensor y = at::gelu(columns(x, pass, {fc1.get()})[0], tanh_gelu_ ? "tanh" : "none");
+  return drop2_(fc2->forward(drop1_(y, pass, fc1->window(-1))), pass);
 }
 
 void MlpBlock::rows(std::vector<LayerRow>& table, std::vector<int64_t> lead) const {

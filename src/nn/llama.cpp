@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
-#include "braid/kernels/attention.h"
 #include "braid/kernels/rotary.h"
 #include "braid/kernels/swiglu.h"
+#include "braid/nn/moe.h"
 #include "braid/nn/options.h"
 #include "nn/gpt_llama.h"
 #include "nn/module_model.h"
@@ -15,34 +15,62 @@
 namespace braid::nn {
 namespace {
 
-LinearOptions llama_linear() { return {.bias = false, .weight = Init::normal(0.02)}; }
+LinearOptions llama_linear(Split split) {
+  return {.bias = false, .weight = Init::normal(0.02), .split = split};
+}
+
+// A pass of the blocks: with the turns of the positions.
+struct LlamaPass : Pass {
+  RotaryTables::Tables turn = {};
+};
+
+// With fewer heads of keys than ranks of tensor, neighbours hold the same one.
+struct LlamaSizes : LlamaOptions {
+  comm::Group kv_sharers = {};
+};
+
+LlamaSizes sizes_on(const Layout& layout, const LlamaOptions& o) {
+  const std::vector<int> ranks = parallel::unit_sharers(o.kv_heads, layout.tensor, 1);
+  if (ranks.size() == 1) return {o};
+  return {o, layout.tensor.split(ranks, fmt::format("{}.kv{}", layout.tensor.name(), ranks[0]))};
+}
+
+// Whole heads.
+LinearOptions llama_heads(Split split, int64_t head_width, comm::Group sharers = {}) {
+  LinearOptions options = llama_linear(split);
+  options.unit = head_width;
+  options.sharers = std::move(sharers);
+  return options;
+}
 
 struct LlamaAttention : Layer {
-  LlamaAttention(Scope where, const LlamaOptions& o)
+  LlamaAttention(Scope where, const LlamaSizes& o)
       : Layer(std::move(where)),
         heads(o.heads),
         kv_heads(o.kv_heads),
         head_width(o.width / o.heads),
-        q_proj(child<Linear>("q_proj", o.width, o.width, llama_linear())),
-        k_proj(child<Linear>("k_proj", o.width, kv_heads * head_width, llama_linear())),
-        v_proj(child<Linear>("v_proj", o.width, kv_heads * head_width, llama_linear())),
-        o_proj(child<Linear>("o_proj", o.width, o.width, llama_linear())) {}
+        q_proj(child<Linear>("q_proj", o.width, o.width, llama_heads(Split::columns, head_width))),
+        k_proj(child<Linear>("k_proj", o.width, kv_heads * head_width, kv_options(o))),
+        v_proj(child<Linear>("v_proj", o.width, kv_heads * head_width, kv_options(o))),
+        o_proj(child<Linear>("o_proj", o.width, o.width, llama_heads(Split::rows, head_width))) {}
 
-  at::Tensor forward(const at::Tensor& x, const RotaryTables::Tables& turn) const {
-    const auto here = enter();
-    const at::Tensor y = cast(x);  // once for the three projections
-    const at::Tensor q = kernels::rotary(in_heads(q_proj->forward(y), heads), turn.cos, turn.sin);
-    const at::Tensor k =
-        kernels::rotary(in_heads(k_proj->forward(y), kv_heads), turn.cos, turn.sin);
-    const at::Tensor v = in_heads(v_proj->forward(y), kv_heads);
-    const at::Tensor mixed = kernels::attention(q.transpose(1, 2), k.transpose(1, 2),
-                                                v.transpose(1, 2), {.causal = true});
-    return o_proj->forward(mixed.transpose(1, 2).reshape(x.sizes()));
+  static LinearOptions kv_options(const LlamaSizes& o) {
+    return llama_heads(Split::columns, o.width / o.heads, o.kv_sharers);
   }
 
-  at::Tensor in_heads(const at::Tensor& x,
-                      int64_t count) const {  // [batch, tokens, heads, head width]
-    return x.view({x.size(0), x.size(1), count, head_width});
+  at::Tensor forward(const at::Tensor& x, const LlamaPass& pass) const {
+    const auto here = enter();
+    const auto qkv = columns(x, pass, {q_proj.get(), k_proj.get(), v_proj.get()});
+    const at::Tensor q = kernels::rotary(in_heads(qkv[0]), pass.turn.cos, pass.turn.sin);
+    const at::Tensor k = kernels::rotary(in_heads(qkv[1]), pass.turn.cos, pass.turn.sin);
+    const at::Tensor v = in_heads(qkv[2]);
+    const at::Tensor mixed =
+        token_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), layout(), pass);
+    return o_proj->forward(mixed.transpose(1, 2).flatten(2));
+  }
+
+  at::Tensor in_heads(const at::Tensor& x) const {  // [batch, tokens, heads, head width]
+    return x.view({x.size(0), x.size(1), -1, head_width});
   }
 
   void rows(std::vector<LayerRow>& table, int64_t tokens) const {
@@ -61,95 +89,102 @@ struct LlamaAttention : Layer {
 struct LlamaMlp : Layer {
   LlamaMlp(Scope where, const LlamaOptions& o)
       : Layer(std::move(where)),
-        gate_proj(child<Linear>("gate_proj", o.width, o.hidden, llama_linear())),
-        up_proj(child<Linear>("up_proj", o.width, o.hidden, llama_linear())),
-        down_proj(child<Linear>("down_proj", o.hidden, o.width, llama_linear())) {}
+        gate_proj(child<Linear>("gate_proj", o.width, o.hidden, llama_linear(Split::columns))),
+        up_proj(child<Linear>("up_proj", o.width, o.hidden, llama_linear(Split::columns))),
+        down_proj(child<Linear>("down_proj", o.hidden, o.width, llama_linear(Split::rows))) {}
 
-  at::Tensor forward(const at::Tensor& x) const {
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
     const auto here = enter();
-    const at::Tensor y = cast(x);
-    return down_proj->forward(kernels::swiglu(gate_proj->forward(y), up_proj->forward(y)));
+    const auto wide = columns(x, pass, {gate_proj.get(), up_proj.get()});
+    return down_proj->forward(kernels::swiglu(wide[0], wide[1]));
   }
 
   std::shared_ptr<Linear> gate_proj, up_proj, down_proj;
 };
 
+MixtureOptions llama_mixture(const LlamaOptions& o) {
+  return {.width = o.width, .hidden = o.hidden, .gated = true};
+}
+
 struct LlamaBlock : Layer {
-  LlamaBlock(Scope where, const LlamaOptions& o)
+  LlamaBlock(Scope where, const LlamaSizes& o)
       : Layer(std::move(where)),
         self_attn(child<LlamaAttention>("self_attn", o)),
-        mlp(child<LlamaMlp>("mlp", o)),
+        mlp(o.moe.in_block(block_number(path())) ? nullptr : child<LlamaMlp>("mlp", o)),
+        moe(mlp == nullptr ? child<Mixture>("mlp", o.moe, llama_mixture(o)) : nullptr),
         input_layernorm(child<RmsNorm>("input_layernorm", o.width, o.eps)),
         post_attention_layernorm(child<RmsNorm>("post_attention_layernorm", o.width, o.eps)) {}
 
-  at::Tensor forward(const at::Tensor& x, const RotaryTables::Tables& turn) const {
+  at::Tensor forward(const at::Tensor& x, const LlamaPass& pass) const {
     const auto here = enter();
-    const at::Tensor y = x + self_attn->forward(input_layernorm->forward(x), turn);
-    return y + mlp->forward(post_attention_layernorm->forward(y));
+    const at::Tensor y = x + self_attn->forward(input_layernorm->forward(x), pass);
+    const at::Tensor z = post_attention_layernorm->forward(y);
+    return y + (moe != nullptr ? moe->forward(z, pass) : mlp->forward(z, pass));
   }
 
   void rows(std::vector<LayerRow>& table, int64_t tokens) const {
     table.push_back(input_layernorm->row({tokens}));
     self_attn->rows(table, tokens);
     table.push_back(post_attention_layernorm->row({tokens}));
+    if (moe != nullptr) return moe->rows(table, tokens);
     for (const auto& linear : {mlp->gate_proj, mlp->up_proj, mlp->down_proj})
       table.push_back(linear->row({tokens}));
   }
 
   std::shared_ptr<LlamaAttention> self_attn;
-  std::shared_ptr<LlamaMlp> mlp;
+  std::shared_ptr<LlamaMlp> mlp;  // null where a mixture stands
+  std::shared_ptr<Mixture> moe;   // null where none does
   std::shared_ptr<RmsNorm> input_layernorm, post_attention_layernorm;
 };
 
 struct LlamaBody : Layer {
+  static constexpr const char* name = "model";
+  static constexpr double head_std = 0.02;
+
   LlamaBody(Scope where, const LlamaOptions& o)
       : Layer(std::move(where)),
-        embed_tokens(child<Embedding>("embed_tokens", o.vocabulary, o.width, Init::normal(0.02))),
-        layers(child<Blocks<LlamaBlock>>("layers", o)),
-        norm(child<RmsNorm>("norm", o.width, o.eps)),
-        tables(o) {}
-
-  at::Tensor forward(const at::Tensor& tokens, const Pass& pass) {
-    const auto here = enter();
-    const at::Tensor x = embed_tokens->forward(tokens);
-    const auto dtype = compute() == c10::kDouble ? c10::kDouble : c10::kFloat;
-    const auto& turn = tables.at(tokens.size(1), x.device(), dtype);
-    return norm->forward(layers->forward(x, pass, turn));
+        embedding(token_embedding(*this, "embed_tokens", o, Init::normal(0.02))),
+        layers(child<Blocks<LlamaBlock>>("layers", sizes_on(layout(), o))),
+        tables(o) {
+    if (layout().holds(o.layers - 1)) norm = child<RmsNorm>("norm", o.width, o.eps);
   }
 
-  std::shared_ptr<Embedding> embed_tokens;
+  at::Tensor embed(const at::Tensor& tokens, const Pass&) const {
+    const auto here = enter();
+    return embedding->forward(tokens);
+  }
+
+  at::Tensor run(const at::Tensor& x, const Range& some, const Pass& pass) {
+    const auto here = enter();
+    const auto dtype = compute() == c10::kDouble ? c10::kDouble : c10::kFloat;
+    LlamaPass with = {pass, tables.at(pass.tokens.tokens, x.device(), dtype)};
+    if (layout().context.size() > 1) {
+      with.turn.cos = parallel::take_tokens(with.turn.cos, pass.tokens, 0);
+      with.turn.sin = parallel::take_tokens(with.turn.sin, pass.tokens, 0);
+    }
+    return layers->forward(x, some, with);
+  }
+
+  at::Tensor last_norm(const at::Tensor& x) const {
+    const auto here = enter();
+    return norm->forward(x);
+  }
+
+  std::vector<std::string> paths() const { return layers->paths(); }
+
+  void rows(std::vector<LayerRow>& table, int64_t tokens) const {
+    table.push_back(embedding->row(tokens));
+    layers->rows(table, tokens);
+    table.push_back(norm->row({tokens}));
+  }
+
+  std::shared_ptr<Embedding> embedding;
   std::shared_ptr<Blocks<LlamaBlock>> layers;
   std::shared_ptr<RmsNorm> norm;
   RotaryTables tables;
 };
 
-struct Llama : Layer {
-  Llama(Scope where, const LlamaOptions& o)
-      : Layer(std::move(where)), options(o), model(child<LlamaBody>("model", o)) {
-    if (!o.tied) lm_head = child<Linear>("lm_head", o.width, o.vocabulary, llama_linear());
-  }
-
-  // tokens [batch, seq] of an integer dtype -> scores [batch, seq, vocabulary]
-  at::Tensor forward(const at::Tensor& tokens, const Pass& pass) {
-    const auto here = enter();
-    check_tokens(tokens, options.sequence);
-    return token_scores(lm_head.get(), *model->embed_tokens, model->forward(tokens, pass));
-  }
-
-  std::vector<std::string> blocks() const { return paths_of(model->layers->all); }
-
-  std::vector<LayerRow> layers() const {
-    std::vector<LayerRow> table = {model->embed_tokens->row(options.sequence)};
-    model->layers->rows(table, options.sequence);
-    table.push_back(model->norm->row({options.sequence}));
-    table.push_back(head_row(lm_head.get(), *model->embed_tokens, options.sequence));
-    return table;
-  }
-
-  LlamaOptions options;
-  std::shared_ptr<LlamaBody> model;
-  std::shared_ptr<Linear> lm_head;  // null if tied
-};
+using Llama = LanguageModel<LlamaBody, LlamaOptions>;
 
 void check_llama(const LlamaOptions& o) {
   if (o.width % (2 * o.heads) != 0)
@@ -180,6 +215,15 @@ void check_llama(const LlamaOptions& o) {
 
 std::unique_ptr<Model> make_llama(const LlamaOptions& options, const Build& build) {
   check_llama(options);
+  check_heads(options.heads, build.layout);
+  const int64_t ranks = build.layout.tensor.size();
+  if (options.kv_heads % ranks != 0 && ranks % options.kv_heads != 0)
+    throw ConfigError({
+        .what = fmt::format("model.kv_heads = {} cannot be split over mesh.tensor = {}",
+                            options.kv_heads, ranks),
+        .why = "a rank holds whole heads of keys, or shares one with the same number of ranks",
+        .fix = "choose mesh.tensor as a divisor or a multiple of model.kv_heads",
+    });
   return std::make_unique<ModuleModel<Llama>>("llama",
                                               std::make_shared<Llama>(Scope{build}, options));
 }

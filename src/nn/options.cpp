@@ -51,6 +51,36 @@ void describe(Fields& fields, SwinirOptions& o) {
                {.above = 0});
 }
 
+void describe(Fields& fields, MoeOptions& o) {
+  fields.field("experts", o.experts, "experts in place of the MLP; 0: the MLP stays",
+               {.at_least = 0});
+  fields.choice("router", o.router, {"switch", "gshard", "top_k", "noisy_top_k", "expert_choice"},
+                "who chooses whom: one expert, two, top_k, top_k after noise, or experts tokens");
+  fields.field("top_k", o.top_k, "experts of a token; auto: 1 of switch, else 2",
+               {.at_least = 1, .none = "auto"});
+  fields.field("normalize", o.normalize, "router top_k: the gates of a token add up to 1");
+  fields.field("capacity", o.capacity,
+               "times tokens / experts * top_k: most tokens of a sample that an expert takes; "
+               "none: all of them");
+  fields.field("min_capacity", o.min_capacity,
+               "an expert takes at least so many tokens of a sample", {.at_least = 0});
+  fields.field("aux_loss", o.aux_loss, "weight of the balance of switch, gshard and top_k",
+               {.at_least = 0});
+  fields.field("importance_loss", o.importance_loss, "weight of the balance of noisy_top_k's gates",
+               {.at_least = 0});
+  fields.field("load_loss", o.load_loss, "weight of the balance of noisy_top_k's expected loads",
+               {.at_least = 0});
+  fields.field("z_loss", o.z_loss, "weight of the squared log-sum-exp of the router's scores",
+               {.at_least = 0});
+  fields.field("jitter", o.jitter, "the router's input is multiplied by 1 - jitter ... 1 + jitter",
+               {.at_least = 0, .at_most = 0.99});
+  fields.field("shared", o.shared, "experts that every token goes through besides",
+               {.at_least = 0});
+  fields.field("hidden", o.hidden, "hidden width of an expert; 0: that of the MLP",
+               {.at_least = 0});
+  fields.field("every", o.every, "the last of so many blocks has the experts", {.at_least = 1});
+}
+
 void describe(Fields& fields, GptOptions& o) {
   fields.field("vocabulary", o.vocabulary, "token numbers 0 ... vocabulary - 1", {.at_least = 1});
   fields.field("sequence", o.sequence, "longest sequence", {.at_least = 1});
@@ -61,6 +91,7 @@ void describe(Fields& fields, GptOptions& o) {
                {.at_least = 0, .at_most = 0.99});
   fields.field("eps", o.eps, "added to the variance in LayerNorm", {.above = 0});
   fields.field("tied", o.tied, "the output layer shares the token embedding");
+  fields.section("moe", o.moe, "a mixture of experts in place of MLPs");
 }
 
 void describe(Fields& fields, LlamaOptions& o) {
@@ -80,6 +111,7 @@ void describe(Fields& fields, LlamaOptions& o) {
                {.at_least = 1});
   fields.field("eps", o.eps, "added to the mean square in RMSNorm", {.above = 0});
   fields.field("tied", o.tied, "the output layer shares the token embedding");
+  fields.section("moe", o.moe, "a mixture of experts in place of MLPs");
 }
 
 void describe(Fields& fields, ModelOptions& o) {

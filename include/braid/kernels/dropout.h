@@ -35,5 +35,7 @@ at::Tensor drop_path(const at::Tensor& x, Drop drop);  // whole samples
 
 // Element i is true with probability 1 - rate, decided by (key, first + i).
 at::Tensor keep_mask(const at::Tensor& like, double rate, RandomKey key, int64_t first);
+// The part of the mask of a whole batch that `like` [batch, ...] holds.
+at::Tensor keep_mask(const at::Tensor& like, const Drop& drop);
 
 }  // namespace braid::kernels

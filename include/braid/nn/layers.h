@@ -11,6 +11,17 @@
 //     }
 //     std::shared_ptr<Linear> fc;
 //   };
+//
+// Tensor parallelism: a block is a pair of split layers, and what stands between blocks (norms,
+// residuals) is as on one rank, but of this rank's tokens with Layout::sequence (dimension 1).
+//
+//   fc1 = child<Linear>("fc1", width, hidden, {.split = Split::columns});   // q, k, v: .unit =
+//   width fc2 = child<Linear>("fc2", hidden, width, {.split = Split::rows});      // of a head h =
+//   columns(x, pass, {fc1.get()})[0];   // enters once for all layers in the list; fc1->held() h =
+//   drop1(h, pass, fc1->window(-1));    // are its outputs; dropout is told which they are y =
+//   drop2(fc2->forward(h), pass);       // leaves: the sum over ranks, then the bias
+//
+// A model without tokens clears `sequence` in the Layout it builds with.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -24,8 +35,19 @@
 #include "braid/core/observe.h"
 #include "braid/kernels/dropout.h"
 #include "braid/nn/model.h"
+#include "braid/parallel/tensor.h"
 
 namespace braid::nn {
+
+class Linear;
+
+// The tokens of a sample that this rank has, of `whole`.
+struct HeldTokens {
+  int64_t whole = 0;
+  std::vector<Range> ranges = {};
+};
+HeldTokens tokens_in_split(const Layout& layout, const Pass& pass);        // of split layers
+HeldTokens tokens_between_splits(const Layout& layout, const Pass& pass);  // norms, residuals
 
 // How parameters are made, and the place in the model where.
 struct Scope {
@@ -87,6 +109,15 @@ class Layer : public torch::nn::Module {
   // While it lives, operators belong to this layer: each forward begins with it.
   [[nodiscard]] ModuleScope enter() const { return ModuleScope(scope_.path); }
   const Layout& layout() const { return scope_.build.layout; }
+  parallel::SplitAxis split_axis() const;
+  // What all ranks of tensor hold alike. on_tokens: it works on this rank's tokens, so that with
+  // Layout::sequence each rank has a part of its gradient.
+  ParamPart replicated(bool on_tokens = true) const;
+  // Enters the split region: of all tokens of the context rank, in the compute dtype.
+  at::Tensor to_split(const at::Tensor& x, const Pass& pass) const;
+  // The same, and what column-split layers make of it, while it travels (Layout::overlap).
+  std::vector<at::Tensor> columns(const at::Tensor& x, const Pass& pass,
+                                  const std::vector<const Linear*>& linears) const;
   c10::ScalarType compute() const { return scope_.build.precision.compute; }
   at::Tensor cast(const at::Tensor& tensor) const {
     return tensor.to(compute());
@@ -124,13 +155,24 @@ struct LinearOptions {
   int64_t unit = 1;  // numbers that stay together: the width of a head
   // columns: outputs come in so many equal parts, each of which is split (q, k, v in one weight).
   int64_t parts = 1;
+  // columns with fewer units than ranks (heads of keys): the ranks that hold the same ones, over
+  // which gradients are summed.
+  comm::Group sharers = {};
 };
 
 // y = x W^T + b in the compute dtype.
 class Linear : public Layer {
  public:
   Linear(Scope scope, int64_t in, int64_t out, LinearOptions options = {});
+  // columns: x has entered the split region (to_split), y is this rank's outputs.
+  // rows: x is this rank's inputs, y has left the region.
   at::Tensor forward(const at::Tensor& x) const;
+  // Outputs (columns) or inputs (rows) that this rank holds.
+  const std::vector<Range>& held() const { return held_; }
+  int64_t held_count() const;
+  kernels::DropWindow window(int64_t dim) const;  // held() as a dimension of a tensor
+  // [out, in] and bias as matmuls use them: in the compute dtype.
+  parallel::SplitWeights weights() const;
   LayerRow row(std::vector<int64_t> lead)
       const;  // lead: dims before the last one, without the batch: {tokens}
   at::Tensor weight, bias;
@@ -138,6 +180,9 @@ class Linear : public Layer {
  private:
   int64_t in_, out_;
   bool stored_in_out_;
+  Split split_;
+  comm::Group sharers_;
+  std::vector<Range> held_;
 };
 
 class LayerNorm : public Layer {
@@ -165,10 +210,18 @@ class RmsNorm : public Layer {
 
 class Embedding : public Layer {
  public:
-  Embedding(Scope scope, int64_t entries, int64_t width, Init init = Init::normal(0.02));
+  // Split::rows: each rank has some of the entries, and the sum over ranks leaves the split region.
+  Embedding(Scope scope, int64_t entries, int64_t width, Init init = Init::normal(0.02),
+            Split split = Split::none);
   at::Tensor forward(const at::Tensor& ids) const;  // in the parameters' dtype
   LayerRow row(int64_t tokens) const;
+  int64_t entries() const { return entries_; }  // of all ranks
   at::Tensor weight;
+
+ private:
+  int64_t entries_;
+  Range held_;
+  bool split_;
 };
 
 struct Conv2dOptions {
@@ -193,14 +246,18 @@ class Conv2d : public Layer {
 class Dropout {
  public:
   Dropout(const Scope& scope, const std::string& name, double rate)
-      : path_((scope / name).path), rate_(rate) {}
+      : path_((scope / name).path), rate_(rate), layout_(scope.build.layout) {}
+  // x [batch, tokens, ...] between split regions.
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const;
-  kernels::Drop at(const Pass& pass) const;  // rate 0 unless training
+  // x [batch, tokens, ...] within one, where `window` says what else this rank holds in part.
+  at::Tensor operator()(const at::Tensor& x, const Pass& pass, kernels::DropWindow window) const;
+  kernels::Drop at(const Pass& pass) const;  // rate 0 unless training; no windows
   bool active(const Pass& pass) const { return pass.training && rate_ > 0; }
 
  private:
   std::string path_;
   double rate_;
+  Layout layout_;
 };
 
 class DropPath {
@@ -219,7 +276,7 @@ struct MlpBlockOptions {
   LinearOptions linear = {};
 };
 
-// fc2(gelu(fc1(x))), with dropout after both.
+// fc2(gelu(fc1(x))), with dropout after both; the hidden width is split over tensor.
 class MlpBlock : public Layer {
  public:
   MlpBlock(Scope scope, int64_t width, MlpBlockOptions options);

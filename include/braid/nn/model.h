@@ -29,6 +29,7 @@ namespace braid::nn {
 // they arise, so that each stage of a pipeline has its own.
 struct Extras {
   double weight = 1;      // share of these samples in the batch; set before the backward pass
+  int64_t samples = -1;   // those that count; padding stands behind them. -1: all
   at::Tensor scale = {};  // that the loss is multiplied by (fp16), if any
   std::map<std::string, at::Tensor> losses = {};  // by layer: sum over samples, detached
   std::map<std::string, at::Tensor> loads = {};   // by layer: tokens of each expert, and dropped
@@ -43,6 +44,8 @@ struct Pass {
   int64_t first_sample = 0;       // index of the batch's first sample within the global batch
   BlockRunner* blocks = nullptr;  // stands around each of Model::blocks(); null: nobody
   Extras* extras = nullptr;       // of a training pass; null: nobody wants them
+  // Set by models whose samples are tokens: which of them are here. Unset: all of them.
+  parallel::TokenShare tokens = {};
 };
 
 // How parameters are made.

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,12 +52,44 @@ struct SwinirOptions {
   std::vector<double> std = {3.7376, 21.0588, 16.4687};
 };
 
+enum class Router {
+  switch_top_1,  // the best expert, times its probability
+  gshard,        // the best two; the second one at random, by its share of the gate
+  top_k,
+  noisy_top_k,   // noise of a learned size is added to the scores
+  expert_choice  // experts choose tokens
+};
+
+// A mixture of experts in place of the MLP of some blocks. A sample is a routing group: nothing
+// depends on how a batch is split.
+struct MoeOptions {
+  int64_t experts = 0;  // 0: the MLP stays
+  Router router = Router::top_k;
+  std::optional<int64_t> top_k = {};  // experts of a token; unset: 1 of switch, else 2
+  bool normalize = true;              // top_k: the gates of a token add up to 1
+  // An expert takes up to tokens / experts * capacity * top_k tokens of a sample; unset: all.
+  std::optional<double> capacity = {};
+  int64_t min_capacity = 1;
+  double aux_loss = 0.01;        // of switch, gshard and top_k
+  double importance_loss = 0.1;  // of noisy_top_k
+  double load_loss = 0.1;
+  double z_loss = 0.001;
+  double jitter = 0;   // the router's input is multiplied by 1 - jitter ... 1 + jitter
+  int64_t shared = 0;  // experts that every token goes through, beside those it is routed to
+  int64_t hidden = 0;  // of an expert; 0: of the MLP in whose place it stands
+  int64_t every = 1;   // blocks every - 1, 2 every - 1, ... have a mixture
+
+  int64_t choices() const { return top_k.value_or(router == Router::switch_top_1 ? 1 : 2); }
+  bool in_block(int64_t block) const { return experts > 0 && (block + 1) % every == 0; }
+};
+
 struct GptOptions {
   int64_t vocabulary = 50257, sequence = 1024;
   int64_t layers = 12, heads = 12, width = 768;
   double dropout = 0;
   double eps = 1e-5;
   bool tied = true;
+  MoeOptions moe = {};
 };
 
 struct LlamaOptions {
@@ -67,6 +100,7 @@ struct LlamaOptions {
   int64_t rope_original = 8192;
   double eps = 1e-5;
   bool tied = false;
+  MoeOptions moe = {};
 };
 
 struct ModelOptions {
@@ -81,6 +115,7 @@ struct ModelOptions {
 void describe(Fields& fields, MlpOptions& options);
 void describe(Fields& fields, VitOptions& options);
 void describe(Fields& fields, SwinirOptions& options);
+void describe(Fields& fields, MoeOptions& options);
 void describe(Fields& fields, GptOptions& options);
 void describe(Fields& fields, LlamaOptions& options);
 void describe(Fields& fields,

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layers and dropout over the tensor axis.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "braid/comm/differentiable.h"
+#include "braid/nn/layers.h"
+
+namespace braid::nn {
+namespace {
+
+// Indices first ... first + count - 1 of what the ranges list.
+std::vector<Range> part_of(const std::vector<Range>& ranges, int64_t first, int64_t count) {
+  std::vector<Range> part;
+  for (const Range& range : ranges) {
+    const int64_t skip = std::min(first, range.size());
+    const int64_t taken = std::min(count, range.size() - skip);
+    if (taken > 0) part.push_back({range.begin + skip, range.begin + skip + taken});
+    first -= skip;
+    count -= taken;
+  }
+  return part;
+}
+
+int64_t count_of(const std::vector<Range>& ranges) {
+  int64_t count = 0;
+  for (const Range& range : ranges) count += range.size();
+  return count;
+}
+
+bool shares_tokens(const Layout& layout) { return layout.sequence && layout.tensor.size() > 1; }
+
+// As many windows as there are dimensions that x does not hold whole.
+void add_tokens(kernels::Drop& drop, const HeldTokens& tokens) {
+  if (count_of(tokens.ranges) != tokens.whole)
+    drop.windows.push_back({1, tokens.whole, tokens.ranges});
+}
+
+}  // namespace
+
+HeldTokens tokens_in_split(const Layout&, const Pass& pass) {
+  if (pass.tokens.tokens == 0) return {};
+  return {pass.tokens.tokens, pass.tokens.mine()};
+}
+
+HeldTokens tokens_between_splits(const Layout& layout, const Pass& pass) {
+  const HeldTokens all = tokens_in_split(layout, pass);
+  if (!shares_tokens(layout)) return all;
+  const comm::Counts counts = comm::even_shares(count_of(all.ranges), layout.tensor.size());
+  int64_t first = 0;
+  for (int rank = 0; rank < layout.tensor.rank(); ++rank)
+    first += counts[static_cast<size_t>(rank)];
+  return {all.whole, part_of(all.ranges, first, counts[static_cast<size_t>(layout.tensor.rank())])};
+}
+
+parallel::SplitAxis Layer::split_axis() const {
+  const Layout& where = layout();
+  return {.group = where.tensor,
+          .sequence = where.sequence,
+          .regather = where.regather,
+          .overlap = where.overlap,
+          .later = where.later};
+}
+
+ParamPart Layer::replicated(bool on_tokens) const {
+  return {.repeated = layout().tensor.rank() > 0 || layout().expert.rank() > 0,
+          .tensor_partial = on_tokens && shares_tokens(layout())};
+}
+
+at::Tensor Layer::to_split(const at::Tensor& x, const Pass& pass) const {
+  return parallel::enter_split(cast(x), split_axis(),
+                               count_of(tokens_in_split(layout(), pass).ranges));
+}
+
+std::vector<at::Tensor> Layer::columns(const at::Tensor& x, const Pass& pass,
+                                       const std::vector<const Linear*>& linears) const {
+  std::vector<at::Tensor> outputs;
+  if (layout().tensor.size() == 1 || (layout().overlap == 1 && !layout().regather)) {
+    const at::Tensor whole = to_split(x, pass);
+    for (const Linear* linear : linears) outputs.push_back(linear->forward(whole));
+    return outputs;  // each made in its own layer, for who counts by layers
+  }
+  std::vector<parallel::SplitWeights> weights;
+  for (const Linear* linear : linears) weights.push_back(linear->weights());
+  return parallel::column_linears(cast(x), weights, split_axis(),
+                                  count_of(tokens_in_split(layout(), pass).ranges));
+}
+
+Linear::Linear(Scope scope, int64_t in, int64_t out, LinearOptions options)
+    : Layer(std::move(scope)),
+      in_(in),
+      out_(out),
+      stored_in_out_(options.stored_in_out),
+      split_(options.split),
+      sharers_(options.sharers) {
+  const comm::Group& tensor = layout().tensor;
+  const bool cut = split_ != Split::none && tensor.size() > 1, by_out = split_ == Split::columns;
+  const int64_t size = split_ == Split::rows ? in : out;
+  held_ = {{0, size}};
+  ParamPart of_weight = replicated(), of_bias = replicated();
+  if (cut) {
+    held_ = parallel::split_ranges(size, tensor, options.unit, options.parts);
+    const bool copy = layout().expert.rank() > 0 || sharers_.rank() > 0;
+    of_weight = {.cuts = {{by_out == stored_in_out_ ? 1 : 0, held_}}, .repeated = copy};
+    if (by_out) of_bias = {.cuts = {{0, held_}}, .repeated = copy};
+  }
+  weight = stored_in_out_ ? param("weight", {in, out}, options.weight, of_weight)
+                          : param("weight", {out, in}, options.weight, of_weight);
+  if (options.bias) bias = param("bias", {out}, options.bias_init, of_bias);
+}
+
+parallel::SplitWeights Linear::weights() const {
+  const auto used = [&](const at::Tensor& tensor) { return comm::copy_to(cast(tensor), sharers_); };
+  const at::Tensor w = used(weight);
+  return {stored_in_out_ ? w.t() : w, bias.defined() ? used(bias) : bias};
+}
+
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  const auto here = enter();
+  if (split_ == Split::rows) return parallel::row_linear(cast(x), weights(), split_axis());
+  const auto [w, b] = weights();
+  return kernels::linear(cast(x), w, b, layout().later);
+}
+
+int64_t Linear::held_count() const { return count_of(held_); }
+
+kernels::DropWindow Linear::window(int64_t dim) const {
+  return {dim, split_ == Split::rows ? in_ : out_, held_};
+}
+
+LayerRow Linear::row(std::vector<int64_t> lead) const {
+  double flops = 2.0 * static_cast<double>(in_) * static_cast<double>(out_);
+  for (const int64_t size : lead) flops *= static_cast<double>(size);
+  lead.push_back(out_);
+  return Layer::row(fmt::format("Linear {} -> {}", in_, out_), lead, flops);
+}
+
+kernels::Drop Dropout::at(const Pass& pass) const {
+  if (!active(pass)) return {};
+  const RandomKey key = random_key(pass.seed, path_).with(static_cast<uint64_t>(pass.step));
+  return {rate_, key, pass.first_sample};
+}
+
+at::Tensor Dropout::operator()(const at::Tensor& x, const Pass& pass) const {
+  if (!active(pass)) return x;
+  kernels::Drop drop = at(pass);
+  if (x.dim() > 2 && pass.tokens.tokens == 0 && shares_tokens(layout_)) {  // as many on each rank
+    const int64_t first = layout_.tensor.rank() * x.size(1);
+    add_tokens(drop, {layout_.tensor.size() * x.size(1), {{first, first + x.size(1)}}});
+  } else if (x.dim() > 2) {
+    add_tokens(drop, tokens_between_splits(layout_, pass));
+  }
+  return kernels::dropout(x, drop);
+}
+
+at::Tensor Dropout::operator()(const at::Tensor& x, const Pass& pass,
+                               kernels::DropWindow window) const {
+  if (!active(pass)) return x;
+  kernels::Drop drop = at(pass);
+  if (x.dim() > 2) add_tokens(drop, tokens_in_split(layout_, pass));
+  if (window.dim < 0) window.dim += x.dim();
+  if (count_of(window.ranges) != window.whole) drop.windows.push_back(std::move(window));
+  return kernels::dropout(x, drop);
+}
+
+at::Tensor DropPath::operator()(const at::Tensor& x, const Pass& pass) const {
+  return drop_.active(pass) ? kernels::drop_path(x, drop_.at(pass)) : x;
+}
+
+}  // namespace braid::nn
