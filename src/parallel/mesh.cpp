@@ -128,16 +128,4 @@ int64_t Mesh::batch_rank() const {
   return std::lower_bound(ranks.begin(), ranks.end(), rank_) - ranks.begin();
 }
 
-void check_supported(const Mesh& mesh) {
-  for (const Axis axis : {Axis::tensor, Axis::context, Axis::pipeline, Axis::expert}) {
-    if (mesh.size(axis) == 1) continue;
-    throw ConfigError(
-        {.what = fmt::format("mesh.{} = {}", to_text(axis), mesh.size(axis)),
-         .why =
-             "this version shards over data and shard; tensor, context, pipeline and expert come "
-             "with the layers that use them",
-         .fix = fmt::format("set mesh.{}=1: its ranks then share the batch", to_text(axis))});
-  }
-}
-
 }  // namespace braid::parallel

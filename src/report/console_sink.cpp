@@ -140,6 +140,9 @@ class ConsoleSink final : public Sink {
     for (const std::string& word : pace_words(record.step)) text += ", " + word;
     text += ", memory " + to_text(Bytes{record.memory});
     if (record.grad_norm) text += fmt::format(", grad norm {:.4g}", *record.grad_norm);
+    if (record.aux_loss && record.max_load)
+      text += fmt::format(", router loss {:.4g}, largest expert {:.0f} %", *record.aux_loss,
+                          100 * *record.max_load);
     return text;
   }
 

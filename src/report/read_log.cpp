@@ -105,9 +105,13 @@ StepRecord step_of(const LogJson& json) {
                     .loss_scale = std::nullopt,
                     .skipped = json.value("skipped", false),
                     .comm_wait = number_or_zero(json, "comm_wait"),
-                    .ranks = ranks_of(json)};
+                    .ranks = ranks_of(json),
+                    .aux_loss = std::nullopt,
+                    .max_load = std::nullopt};
   if (json.contains("grad_norm")) record.grad_norm = number_at(json, "grad_norm");
   if (json.contains("loss_scale")) record.loss_scale = number_at(json, "loss_scale");
+  if (json.contains("aux_loss")) record.aux_loss = number_at(json, "aux_loss");
+  if (json.contains("max_load")) record.max_load = number_at(json, "max_load");
   return record;
 }
 

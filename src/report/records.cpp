@@ -102,6 +102,8 @@ std::string to_line(const StepRecord& record) {
   if (record.grad_norm) json["grad_norm"] = *record.grad_norm;
   if (record.loss_scale) json["loss_scale"] = *record.loss_scale;
   if (record.skipped) json["skipped"] = true;
+  if (record.aux_loss) json["aux_loss"] = *record.aux_loss;
+  if (record.max_load) json["max_load"] = *record.max_load;
   if (!record.ranks.empty()) add_ranks(json, record.ranks);
   return dump_line(json);
 }

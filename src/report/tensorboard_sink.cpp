@@ -33,6 +33,8 @@ class TensorboardSink final : public Sink {
     scalar("Step/lr", record.step, record.lr);
     scalar("Step/data_wait", record.step, record.data_wait);
     if (many_ranks_) scalar("Step/comm_wait", record.step, record.comm_wait);
+    if (record.aux_loss) scalar("Step/aux_loss", record.step, *record.aux_loss);
+    if (record.max_load) scalar("Step/max_load", record.step, *record.max_load);
   }
 
   void epoch(const EpochRecord& record) override {

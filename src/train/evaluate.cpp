@@ -91,9 +91,13 @@ void Evaluation::sum(std::map<std::string, at::Tensor>& sums, const std::string&
 
 void Evaluation::add(nn::Model& model, const data::Batch& batch) {
   const at::NoGradGuard no_grad;
-  const at::Tensor output = nn::run(model, batch.input, {.training = false, .blocks = blocks_});
-  sum(losses_, "loss", nn::loss_by_sample(loss_, output, batch.target), batch.samples);
-  for (const auto& [name, values] : sample_metrics(loss_, output, batch))
+  const at::Tensor output =
+      forward_ ? forward_(batch.input) : nn::run(model, batch.input, {.training = false});
+  if (!output.defined()) return;
+  const at::Tensor losses =
+      nn::loss_by_sample(loss_, output, model.local_target(batch.target), model.loss_share());
+  sum(losses_, "loss", losses, batch.samples);
+  for (const auto& [name, values] : sample_metrics(loss_, model.whole_output(output), batch))
     sum(metrics_, name, values, batch.samples);
   samples_ += batch.samples;
   weight_ +=
@@ -102,7 +106,7 @@ void Evaluation::add(nn::Model& model, const data::Batch& batch) {
 }
 
 void Evaluation::sum_over(const comm::Group& ranks) {
-  if (ranks.size() == 1) return;
+  if (ranks.size() == 1 || losses_.empty()) return;  // its stage has no output, nor that of others
   std::vector<at::Tensor> sums;
   for (auto* part : {&losses_, &metrics_})
     for (const auto& [name, sum] : *part) sums.push_back(sum);
@@ -131,7 +135,7 @@ ValidRecord Evaluation::record() const {
 ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss,
                      const EvaluationShare& share) {
   const auto start = Clock::now();
-  Evaluation evaluation(loss, share.blocks);
+  Evaluation evaluation(loss, share.forward);
   while (auto batch = loader.next()) {
     if (share.tick) share.tick();
     evaluation.add(model, *batch);

@@ -84,13 +84,13 @@ class Observed {
   at::CallbackHandle handle_;
 };
 
-std::string watch_forward(nn::Model& model, const data::Batch& batch, const nn::Pass& pass) {
+std::string watch_forward(nn::Model& model, const data::Batch& batch, const Forward& forward) {
   Watch watch;
   for (const Param& param : model.params())
     watch.parameters[param.tensor.storage().unsafeGetStorageImpl()] = param.name;
   const at::NoGradGuard no_grad;
   const Observed observed(watch);
-  nn::run(model, batch.input, pass);
+  forward(batch.input);
   return watch.found;
 }
 
@@ -99,8 +99,8 @@ std::string watch_forward(nn::Model& model, const data::Batch& batch, const nn::
 const char* bad_value(double loss) { return std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf"; }
 
 std::string first_not_finite(nn::Model& model, const std::vector<Param>& params,
-                             const data::Batch& batch, const nn::Pass& pass) {
-  std::string activation = watch_forward(model, batch, pass);
+                             const data::Batch& batch, const Forward& forward) {
+  std::string activation = watch_forward(model, batch, forward);
   for (const Param& param : params)
     if (!all_finite(param.tensor)) return "parameter " + param.name;
   if (!all_finite(batch.input)) return "the input batch";

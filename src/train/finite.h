@@ -6,6 +6,7 @@
 
 #include "braid/data/loader.h"
 #include "braid/nn/model.h"
+#include "braid/train/evaluate.h"
 
 namespace braid::train {
 
@@ -15,6 +16,6 @@ const char* bad_value(double loss);  // nan, inf or -inf: the sign of a NaN says
 // blocks.3.mlp.fc1.weight", or "" if all of the forward pass is finite. Runs the pass again and
 // reads every result: slow, for the moment after a failure.
 std::string first_not_finite(nn::Model& model, const std::vector<Param>& params,
-                             const data::Batch& batch, const nn::Pass& pass);
+                             const data::Batch& batch, const Forward& forward);
 
 }  // namespace braid::train

@@ -15,6 +15,7 @@
 #include "braid/core/accelerator.h"
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
+#include "braid/train/layout.h"
 #include "braid/train/trainer.h"
 
 namespace braid::train {
@@ -95,7 +96,7 @@ void check_backend(const launch::Options& options, c10::Device device) {
 Job::Job(const RunOptions& options, const launch::Environment& here) {
   ranks_.mesh =
       parallel::Mesh(options.mesh, here.world, here.rank, static_cast<int>(options.train.zero));
-  parallel::check_supported(ranks_.mesh);
+  check_layout(options, ranks_.mesh);
   if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
   const bool on_gpu = device_of(options.train).is_cuda();
   if (on_gpu) ranks_.gpu = gpu_of(here, options.launch);

@@ -9,6 +9,7 @@
 #include "braid/core/accelerator.h"
 #include "braid/memory/instruments.h"
 #include "braid/train/evaluate.h"
+#include "braid/train/layout.h"
 #include "train/step_parts.h"
 
 namespace braid::train {
@@ -54,38 +55,74 @@ at::Tensor zeros_batch(int64_t samples, Sizes sizes, at::TensorOptions options) 
   return at::zeros(sizes, options);
 }
 
-// A run of one process up to its first step.
+// The samples of a rank, with padding.
+int64_t local_batch_of(const TrainOptions& options, int64_t batch_ranks) {
+  return (global_batch_of(options, batch_ranks) + batch_ranks - 1) / batch_ranks;
+}
+
+Ranks measured_ranks(const RunOptions& options, const MeasureOptions& how) {
+  if (how.world == 1) return {};  // whatever the mesh: all of it in one process
+  return dry_ranks(
+      parallel::Mesh(options.mesh, how.world, how.rank, static_cast<int>(options.train.zero)));
+}
+
+// A run of one rank up to its first step.
 struct Rig {
-  Rig(const RunOptions& given, c10::Device device)
+  Rig(const RunOptions& given, const MeasureOptions& how)
       : options(given),
-        model(nn::make_model(options.model, {.seed = static_cast<uint64_t>(options.seed),
-                                             .precision = policy_of(options.train),
-                                             .device = device})),
-        parts(*model, options, device),
-        batch(empty_batch(options, global_batch_of(options.train, /*ranks=*/1), device)) {}
+        ranks(measured_ranks(given, how)),
+        model(nn::make_model(
+            options.model,
+            {.seed = static_cast<uint64_t>(options.seed),
+             .precision = policy_of(options.train),
+             .device = how.device,
+             .dry_params = options.train.zero == 3 && ranks.mesh.size(parallel::Axis::shard) > 1,
+             .layout = layout_of(options, ranks)})),
+        parts(*model, options, how.device, ranks),
+        batch(empty_batch(options, local_batch_of(options.train, ranks.mesh.batch_ranks()),
+                          how.device)) {
+    batch.global_samples = batch.samples * ranks.mesh.batch_ranks();
+  }
 
   nn::Pass pass() const {
     return {.training = true, .seed = static_cast<uint64_t>(options.seed), .step = 0};
   }
 
+  // What a whole batch weighs is said before a step.
+  void begin() {
+    if (ranks.alone()) return;
+    double weight = 0;
+    for (const int64_t sample : batch.weights) weight += static_cast<double>(sample);
+    parts.rounds.begin({.weight = weight});
+  }
+
   void backward() {
+    begin();
     parts.step.gradients(batch, pass());
     parts.optimizer.zero_grad();
   }
 
-  void whole_step() { parts.run(batch, pass(), options.optimizer.rule.lr); }
+  void whole_step() {
+    begin();
+    parts.run(batch, pass(), options.optimizer.rule.lr);
+  }
 
   void evaluate() {
-    const int64_t samples =
-        std::min(batch.samples, evaluation_loader(options, batch.input.device()).global_batch);
+    const int64_t samples = std::min(
+        batch.samples,
+        evaluation_loader(options, batch.input.device(), ranks.mesh.batch_ranks()).global_batch /
+            ranks.mesh.batch_ranks());
     data::Batch part = batch;
     part.input = batch.input.narrow(0, 0, samples);
     part.target = batch.target.narrow(0, 0, samples);
     part.samples = samples;
-    Evaluation(options.train.loss).add(*model, part);
+    Evaluation(options.train.loss, [&](const at::Tensor& input) {
+      return parts.forward(*model, input, {});
+    }).add(*model, part);
   }
 
   RunOptions options;
+  Ranks ranks;
   std::unique_ptr<nn::Model> model;
   StepParts parts;
   data::Batch batch;
@@ -145,7 +182,7 @@ Measured measure(const RunOptions& options, MeasureOptions how) {
   Measured measured;
   {
     const memory::Instruments on({.ledger = &ledger, .dry = how.dry});
-    Rig rig(options, how.device);
+    Rig rig(options, how);
     measured.backward = phase_of(ledger, how, [&] { rig.backward(); });
     measured.first_step = phase_of(ledger, how, [&] { rig.whole_step(); });
     {
@@ -162,7 +199,7 @@ Measured measure(const RunOptions& options, MeasureOptions how) {
 memory::OperatorLog log_step(const RunOptions& options, MeasureOptions how) {
   memory::OperatorLog log;
   const memory::Instruments on({.dry = how.dry});
-  Rig rig(options, how.device);
+  Rig rig(options, how);
   const memory::Instruments logged({.log = &log, .dry = how.dry});
   rig.whole_step();
   return log;

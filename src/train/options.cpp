@@ -134,6 +134,7 @@ void describe(Fields& fields, RunOptions& options) {
   fields.section("checkpoint", options.checkpoint, "what is saved and kept");
   fields.section("report", options.report, "what is shown and logged");
   fields.section("mesh", options.mesh, "sizes of the axes of parallelism");
+  fields.section("parallel", options.parallel, "how the axes of the mesh do their work");
   fields.section("launch", options.launch, "how ranks find each other and how long they wait");
 }
 

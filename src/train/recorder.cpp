@@ -19,6 +19,8 @@ void Recorder::read(StepRecord& record, const StepResult& result) {
   record.loss = result.loss.defined() ? result.loss.item<double>() : 0;
   if (result.scale.defined()) record.loss_scale = result.scale.item<double>();
   record.skipped = result.found_inf.defined() && result.found_inf.item<double>() != 0;
+  if (result.aux_loss.defined()) record.aux_loss = result.aux_loss.item<double>();
+  if (result.max_load.defined()) record.max_load = result.max_load.item<double>();
   if (result.grad_norm.defined() && !record.skipped)  // of infinite gradients there is no norm
     record.grad_norm = result.grad_norm.item<double>();
 }

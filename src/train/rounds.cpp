@@ -7,6 +7,10 @@
 #include <array>
 #include <utility>
 
+#include "braid/core/dry.h"
+
+#include "braid/core/dry.h"
+
 namespace braid::train {
 namespace {
 
@@ -15,13 +19,22 @@ static_assert(sizeof(RankReport) == report_numbers * sizeof(double), "each numbe
 
 }  // namespace
 
-Rounds::Rounds(comm::Group control)
+Rounds::Rounds(comm::Group control, int64_t copies)
     : control_(std::move(control)),
+      copies_(copies),
       mine_(at::empty({report_numbers}, c10::kDouble)),
       all_(at::empty({control_.size() * report_numbers}, c10::kDouble)) {}
 
 void Rounds::begin(const RankReport& mine) {
   reports_.clear();
+  if (!has_data(mine_)) {  // a dry run: all ranks are as this one
+    reports_.assign(static_cast<size_t>(control_.size()), mine);
+    return;
+  }
+  if (!has_data(mine_)) {  // a dry run: the others would say the same
+    reports_.assign(static_cast<size_t>(control_.size()), mine);
+    return;
+  }
   const std::array<double, report_numbers> numbers = {mine.weight, mine.stop, mine.seconds,
                                                       mine.data_wait, mine.comm_wait};
   std::copy(numbers.begin(), numbers.end(), mine_.mutable_data_ptr<double>());
@@ -40,7 +53,7 @@ const std::vector<RankReport>& Rounds::reports() {
 double Rounds::weight() {
   double sum = 0;
   for (const RankReport& report : reports()) sum += report.weight;
-  return sum;
+  return sum / static_cast<double>(copies_);  // whole numbers: exact
 }
 
 double Rounds::stop() {

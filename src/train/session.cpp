@@ -15,6 +15,7 @@
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
 #include "braid/core/units.h"
+#include "braid/train/layout.h"
 
 namespace braid::train {
 namespace {
@@ -141,28 +142,34 @@ Splits open_splits(const RunOptions& options) {
   return splits;
 }
 
-std::unique_ptr<nn::Model> build_model(const RunOptions& options, bool dry_params, int gpu) {
+std::unique_ptr<nn::Model> build_model(const RunOptions& options, const Ranks& ranks) {
+  const bool shared_out = options.train.zero == 3 && ranks.mesh.size(parallel::Axis::shard) > 1;
   return nn::make_model(options.model, {.seed = static_cast<uint64_t>(options.seed),
                                         .precision = policy_of(options.train),
-                                        .device = device_of(options.train, gpu),
-                                        .dry_params = dry_params});
+                                        .device = device_of(options.train, ranks.gpu),
+                                        .dry_params = shared_out,
+                                        .layout = layout_of(options, ranks)});
 }
 
-void check_weights(const nn::Model& model, const State& weights, const WeightsOrigin& origin) {
+void check_weights(const nn::Model& model, const State& weights, const WeightsOrigin& origin,
+                   const std::set<std::string>& elsewhere) {
   std::set<std::string> left;
-  for (const auto& [name, tensor] : weights.tensors) left.insert(name);
+  for (const auto& [name, tensor] : weights.tensors)
+    if (!elsewhere.contains(name)) left.insert(name);
   for (const Param& param : model.params()) {
     if (left.erase(param.name) == 0)
       throw StorageError({.what = fmt::format("{} has no tensor {}", origin.name, param.name),
                           .why = "each parameter of the model takes its values from there",
                           .fix = origin.fix});
     const at::Tensor& tensor = weights.tensor(param.name);
-    if (tensor.sizes() != param.tensor.sizes())
-      throw StorageError({.what = fmt::format("{} of {} has shape {}, the model's {}", param.name,
-                                              origin.name, fmt::join(tensor.sizes(), "x"),
-                                              fmt::join(param.tensor.sizes(), "x")),
-                          .why = "these weights are of a model with other sizes",
-                          .fix = origin.fix});
+    const at::IntArrayRef whole =
+        param.is_whole() ? param.tensor.sizes() : at::IntArrayRef(param.piece.whole);
+    if (tensor.sizes() != whole)
+      throw StorageError(
+          {.what = fmt::format("{} of {} has shape {}, the model's {}", param.name, origin.name,
+                               fmt::join(tensor.sizes(), "x"), fmt::join(whole, "x")),
+           .why = "these weights are of a model with other sizes",
+           .fix = origin.fix});
   }
   if (left.empty()) return;
   const std::vector<std::string> first(left.begin(),
@@ -182,8 +189,8 @@ void copy_weights(nn::Model& model, const State& weights, const WeightsOrigin& o
 }
 
 void check_ranks(const RunOptions& options, int64_t world, bool resume) {
-  parallel::check_supported(
-      parallel::Mesh(options.mesh, world, 0, static_cast<int>(options.train.zero)));
+  check_layout(options,
+               parallel::Mesh(options.mesh, world, 0, static_cast<int>(options.train.zero)));
   if (!resume) refuse_used_folder(run_dir(options));
 }
 
@@ -191,8 +198,7 @@ Session open_session(const RunOptions& options, SessionOptions given) {
   Splits splits =
       open_splits(options);  // before the folder is made: wrong data leave nothing behind
   open_folder(options, given);
-  const bool shared_out = options.train.zero == 3 && given.ranks.mesh.batch_ranks() > 1;
-  std::unique_ptr<nn::Model> model = build_model(options, shared_out, given.ranks.gpu);
+  std::unique_ptr<nn::Model> model = build_model(options, given.ranks);
   Session session = session_of(*model, std::move(splits), options, given);
   session.model = std::move(model);
   return session;

@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/train/step.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "braid/core/observe.h"
+#include "train/staged.h"
 
 namespace braid::train {
 namespace {
 
 int64_t weight_between(const std::vector<int64_t>& weights, int64_t begin, int64_t end) {
   return std::accumulate(weights.begin() + begin, weights.begin() + end, int64_t{0});
+}
+
+int64_t global_samples(const data::Batch& batch) {
+  return batch.global_samples > 0 ? batch.global_samples : batch.samples;
 }
 
 // What the instruments cannot see by themselves.
@@ -36,30 +45,6 @@ Step::Step(nn::Model& model, optim::Optimizer& optimizer, StepOptions options,
       scaler_(scaler),
       share_(std::move(share)) {}
 
-// Loss of a few samples, and its backward pass. A rank whose samples have run out still makes the
-// pass, on padding, if others may wait for it within: its loss counts nothing.
-at::Tensor Step::pass_over(const data::Batch& batch, int64_t begin, int64_t rows,
-                           nn::Pass pass) const {
-  const int64_t real = std::clamp<int64_t>(batch.samples - begin, 0, rows);
-  const int64_t weight = weight_between(batch.weights, begin, begin + real);
-  if (weight == 0 && share_.sync == nullptr) return {};
-  const int64_t run = std::max<int64_t>(real, 1);
-  pass.first_sample += batch.first + begin;
-  pass.blocks = share_.blocks;
-  enter("forward");
-  const at::Tensor output = nn::run(model_, batch.input.narrow(0, begin, run), pass);
-  at::Tensor loss = weight > 0 ? loss_of(output, batch.target.narrow(0, begin, run)) : output.sum();
-  // A mean of means weighted by what each counts: the loss depends neither on the size of a
-  // micro-batch nor on the number of ranks.
-  const double all = whole_weight(batch);
-  const auto mine = static_cast<double>(weight);
-  if (mine != all) loss = loss.mul(all > 0 ? mine / all : 0.0);
-  enter("backward");
-  (scaler_ != nullptr ? loss.mul(scaler_->scale()) : loss).backward();
-  mark_gradients(optimizer_.params());
-  return loss.detach();
-}
-
 void Step::enter(const char* phase) const {
   if (share_.phase) share_.phase(phase);
 }
@@ -69,39 +54,144 @@ double Step::whole_weight(const data::Batch& batch) const {
   return static_cast<double>(weight_between(batch.weights, 0, batch.samples));
 }
 
-StepResult Step::gradients(const data::Batch& batch, nn::Pass pass) {
+// The batch in micro-batches, as many on every rank. A rank whose samples have run out still makes
+// the pass, on padding, if others may wait for it within: its loss counts nothing.
+std::vector<Micro> Step::micros_of(const data::Batch& batch, nn::Pass pass,
+                                   AllExtras& extras) const {
   const int64_t samples = batch.input.size(0);  // with padding: as many on every rank
-  const int64_t micro = options_.micro_batch > 0 ? options_.micro_batch : samples;
+  const int64_t size = options_.micro_batch > 0 ? options_.micro_batch : samples;
+  const int64_t filled = (samples + size - 1) / size;
+  pass.first_sample += batch.first;
+  pass.blocks = share_.blocks;
+  std::vector<Micro> micros;
+  for (int64_t i = 0; i < (share_.staged != nullptr ? share_.staged->micros(filled) : filled);
+       ++i) {
+    const int64_t begin = std::min(i * size, samples - 1);
+    const int64_t real = std::clamp<int64_t>(batch.samples - i * size, 0, size);
+    const int64_t weight = weight_between(batch.weights, begin, begin + real);
+    if (weight == 0 && share_.rounds == nullptr && share_.staged == nullptr) continue;
+    const int64_t rows = std::max<int64_t>(real, 1);
+    // Ranks exchange tokens for experts: all of them run as many samples, padding too.
+    const int64_t run = options_.experts ? std::min(size, samples - begin) : rows;
+    Micro& micro = micros.emplace_back();
+    micro.input = batch.input.narrow(0, begin, run);
+    micro.target = batch.target.narrow(0, begin, rows);
+    micro.weight = weight;
+    micro.pass = pass;
+    micro.pass.first_sample += begin;
+    if (!options_.experts) continue;
+    micro.pass.extras = &extras.emplace_back();
+    micro.pass.extras->samples = real;
+    micro.pass.extras->weight = static_cast<double>(real) /
+                                static_cast<double>(std::max<int64_t>(global_samples(batch), 1));
+    if (scaler_ != nullptr) micro.pass.extras->scale = scaler_->scale();
+  }
+  return micros;
+}
+
+// A mean of means weighted by what each counts: the loss depends neither on the size of a
+// micro-batch nor on the number of ranks.
+at::Tensor Step::loss_of(const at::Tensor& output, const Micro& micro,
+                         const data::Batch& batch) const {
+  const ModuleScope here("loss");
+  if (micro.weight == 0) return output.sum().mul(0);
+  const int64_t rows = micro.target.size(0);
+  const at::Tensor counted = output.size(0) == rows ? output : output.narrow(0, 0, rows);
+  const at::Tensor loss =
+      nn::loss(options_.loss, counted, model_.local_target(micro.target), model_.loss_share());
+  const double all = whole_weight(batch);  // known while the forward pass ran
+  const auto mine = static_cast<double>(micro.weight);
+  return mine == all ? loss : loss.mul(mine / all);
+}
+
+at::Tensor Step::scaled(const at::Tensor& loss) const {
+  return scaler_ != nullptr ? loss.mul(scaler_->scale()) : loss;
+}
+
+at::Tensor Step::one_after_the_other(const std::vector<Micro>& micros,
+                                     const data::Batch& batch) const {
+  at::Tensor sum;
+  for (const Micro& micro : micros) {
+    if (share_.sync != nullptr) share_.sync->hold(&micro != &micros.back());
+    enter("forward");
+    const at::Tensor output = nn::run(model_, micro.input, micro.pass);
+    const at::Tensor loss = loss_of(output, micro, batch);
+    enter("backward");
+    scaled(loss).backward();
+    mark_gradients(optimizer_.params());
+    sum = sum.defined() ? sum.add(loss.detach()) : loss.detach();
+  }
+  return sum;
+}
+
+// What ranks without the last stage say is 0.
+at::Tensor Step::in_stages(const std::vector<Micro>& micros, const data::Batch& batch) const {
+  at::Tensor sum = at::zeros({}, at::TensorOptions(c10::kDouble).device(micros[0].input.device()));
+  enter("forward and backward");
+  share_.staged->run(micros, {.loss =
+                                  [&](const at::Tensor& output, const Micro& micro) {
+                                    const at::Tensor loss = loss_of(output, micro, batch);
+                                    sum.add_(loss.detach());
+                                    return scaled(loss);
+                                  },
+                              .before_backward =
+                                  [&](bool last) {
+                                    if (share_.sync != nullptr) share_.sync->hold(!last);
+                                  }});
+  mark_gradients(optimizer_.params());
+  return sum;
+}
+
+StepResult Step::gradients(const data::Batch& batch, nn::Pass pass) {
   mark_parameters(optimizer_.params());
   mark(batch.input, MemoryKind::input);
   mark(batch.target, MemoryKind::input);
+  AllExtras extras;
+  const std::vector<Micro> micros = micros_of(batch, pass, extras);
   StepResult result;
-  for (int64_t begin = 0; begin < samples; begin += micro) {
-    const int64_t end = std::min(begin + micro, samples);
-    if (share_.sync != nullptr) share_.sync->hold(end < samples);
-    const at::Tensor loss = pass_over(batch, begin, end - begin, pass);
-    if (!loss.defined()) continue;  // no target counts
-    result.loss = result.loss.defined() ? result.loss.add(loss) : loss;
-  }
+  result.loss =
+      share_.staged != nullptr ? in_stages(micros, batch) : one_after_the_other(micros, batch);
   result.weight = static_cast<int64_t>(whole_weight(batch));
-  if (share_.sync == nullptr) return result;
+  if (options_.experts) sum_routing(extras, batch, result);
+  if (share_.rounds == nullptr && share_.sync == nullptr) return result;
   enter("sum of gradients");
-  comm::Pending sum = share_.batch.all_reduce(result.loss);
-  share_.sync->finish();
+  comm::Pending sum = share_.losses.all_reduce(result.loss);
+  if (share_.sync != nullptr) share_.sync->finish();
   sum.wait();
   return result;
 }
 
-at::Tensor Step::loss_of(const at::Tensor& output, const at::Tensor& target) const {
-  const ModuleScope here("loss");
-  return nn::loss(options_.loss, output, target);
+// Losses of routers are the same on all ranks of context; tokens of experts are counted where they
+// are.
+void Step::sum_routing(const AllExtras& extras, const data::Batch& batch,
+                       StepResult& result) const {
+  const at::TensorOptions there = at::TensorOptions(c10::kDouble).device(batch.input.device());
+  result.aux_loss = at::zeros({}, there);
+  result.max_load = at::zeros({}, there);
+  std::map<std::string, at::Tensor> loads;
+  for (const nn::Extras& micro : extras) {
+    if (micro.weight == 0) continue;  // padding
+    for (const auto& [layer, loss] : micro.losses) result.aux_loss.add_(loss);
+    for (const auto& [layer, load] : micro.loads) {
+      at::Tensor& sum = loads.try_emplace(layer, at::zeros(load.sizes(), there)).first->second;
+      sum.add_(load);
+    }
+  }
+  result.aux_loss.div_(static_cast<double>(std::max<int64_t>(global_samples(batch), 1)));
+  share_.losses.all_reduce(result.aux_loss).wait();
+  for (const auto& [layer, load] : loads) {
+    share_.tokens.all_reduce(load).wait();
+    const at::Tensor chosen = load.narrow(0, 0, load.size(0) - 1);  // the last one: left out
+    result.max_load.copy_(result.max_load.maximum(chosen.amax().div(chosen.sum().clamp_min(1))));
+  }
+  share_.losses.all_reduce(result.max_load, comm::Op::max).wait();
 }
 
 void Step::update(double lr, StepResult& result) {
   const ModuleScope here("optimizer");
   enter("update");
   const std::vector<Param>& params = optimizer_.params();
-  const comm::Group owners = share_.sync != nullptr ? share_.sync->owners() : comm::Group();
+  const comm::Group& owners = share_.owners;
   at::Tensor inverse;
   if (scaler_ != nullptr) {
     result.scale = scaler_->scale().clone();

@@ -12,20 +12,24 @@ std::unique_ptr<parallel::Sync> sync_of(const nn::Model& model, const RunOptions
                                         const Ranks& ranks) {
   const c10::ScalarType wire = policy_of(options.train).reduce;
   const auto stage = static_cast<int>(options.train.zero);
-  if (ranks.mesh.batch_ranks() == 1) return nullptr;
-  if (stage == 0)
+  const parallel::ReplicasOf replicas = ranks.replicas_of();  // all ranks make these groups
+  const comm::Group shard = ranks.shard(), owners = ranks.owners();
+  if (!ranks.sums()) return nullptr;
+  if (stage == 0 || model.params().empty())
     return std::make_unique<parallel::Replicate>(
-        model.params(), ranks.batch(), parallel::ReplicateOptions{.average = false, .wire = wire});
+        model.params(), replicas, owners,
+        parallel::ReplicateOptions{.average = false, .wire = wire});
   parallel::ZeroOptions zero;
   zero.stage = stage;
   zero.average = false;
   zero.keep_gathered = options.train.keep_gathered;
+  zero.late = ranks.mesh.size(parallel::Axis::pipeline) > 1;
   zero.reduce = wire;
   zero.initial = [&model](const std::string& name, const at::Tensor& values, int64_t first) {
     model.initial(name, values, first);
   };
-  return std::make_unique<parallel::Zero>(parallel::units_of(model.params(), model.blocks()),
-                                          ranks.shard(), ranks.replicas(), zero);
+  return std::make_unique<parallel::Zero>(parallel::units_of(model.params(), model.blocks()), shard,
+                                          replicas, owners, zero);
 }
 
 }  // namespace
@@ -33,9 +37,12 @@ std::unique_ptr<parallel::Sync> sync_of(const nn::Model& model, const RunOptions
 StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device device,
                      const Ranks& ranks)
     : policy(policy_of(options.train)),
-      rounds(ranks.control),
+      rounds(ranks.control, ranks.copies()),
       sync(sync_of(model, options, ranks)),
       blocks(dynamic_cast<BlockRunner*>(sync.get())),
+      staged(ranks.mesh.size(parallel::Axis::pipeline) > 1
+                 ? std::make_unique<Staged>(model, options, ranks)
+                 : nullptr),
       params(sync != nullptr ? sync->params() : model.params()),
       optimizer(params, options.optimizer.rule, policy.master),
       scaler(policy.scaled_loss
@@ -47,18 +54,27 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
       step(model, optimizer,
            {.loss = options.train.loss,
             .micro_batch = options.train.micro_batch.value_or(0),
-            .clip = options.train.clip},
+            .clip = options.train.clip,
+            .experts = experts_of(options.model) > 0},
            scaler ? &*scaler : nullptr,
            {.sync = sync.get(),
             .rounds = ranks.alone() ? nullptr : &rounds,
-            .batch = ranks.batch(),
+            .losses = ranks.losses(),
+            .tokens = ranks.tokens(),
+            .owners = ranks.owners(),
             .blocks = blocks,
+            .staged = staged.get(),
             .phase = ranks.phase}) {}
 
 StepResult StepParts::run(const data::Batch& batch, const nn::Pass& pass, double lr) {
   StepResult result = step.run(batch, pass, lr);
   if (ema) ema->update();
   return result;
+}
+
+at::Tensor StepParts::forward(nn::Model& model, const at::Tensor& input, nn::Pass pass) {
+  pass.blocks = blocks;
+  return staged != nullptr ? staged->forward(input, pass) : nn::run(model, input, pass);
 }
 
 void StepParts::swap_averages() {

@@ -15,6 +15,7 @@
 #include "braid/train/ranks.h"
 #include "braid/train/rounds.h"
 #include "braid/train/step.h"
+#include "train/staged.h"
 
 namespace braid::train {
 
@@ -26,12 +27,15 @@ struct StepParts {
 
   StepResult run(const data::Batch& batch, const nn::Pass& pass, double lr);
 
+  // Output of this rank; undefined where another rank of the pipeline has it.
+  at::Tensor forward(nn::Model& model, const at::Tensor& input, nn::Pass pass);
   void swap_averages();  // weights <-> their averages, if there are any; on all ranks
 
   Precision policy;
   Rounds rounds;
   std::unique_ptr<parallel::Sync> sync;  // null: one rank alone
   BlockRunner* blocks;                   // null: weights are always there
+  std::unique_ptr<Staged> staged;        // null: no pipeline
   std::vector<Param> params;             // what this rank updates and saves
   optim::Optimizer optimizer;
   std::optional<optim::LossScaler> scaler;

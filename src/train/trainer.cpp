@@ -138,7 +138,10 @@ StepResult Trainer::Impl::counted_step(const data::Batch& batch, const nn::Pass&
   memory::OperatorLog operators;
   const memory::Instruments counting({.log = &operators});
   StepResult result = parts.run(batch, pass, lr);
-  flops_per_sample = operators.flops() / static_cast<double>(batch.input.size(0));
+  const at::Tensor flops = at::full({}, operators.flops(), c10::kDouble);
+  ranks.control.all_reduce(flops).wait();  // ranks of a model have different parts of it
+  flops_per_sample =
+      flops.item<double>() / static_cast<double>(batch.input.size(0) * ranks.mesh.batch_ranks());
   flops_counted = true;
   return result;
 }
@@ -156,18 +159,22 @@ bool Trainer::Impl::any_rank(bool here) const {
 void Trainer::Impl::look_for_bad_values(const data::Batch& batch, nn::Pass pass) {
   const int64_t samples = batch.input.size(0);
   const int64_t micro = options.train.micro_batch.value_or(samples);
-  pass.blocks = parts.blocks;
   for (int64_t begin = 0; begin < samples; begin += micro) {
     data::Batch part;
     part.input = batch.input.narrow(0, begin, std::min(micro, samples - begin));
     part.target = batch.target.narrow(0, begin, part.input.size(0));
     pass.first_sample = batch.first + begin;
-    const std::string bad = bad_value_in(part, pass);
+    const Forward forward = [&](const at::Tensor& input) {
+      return parts.forward(model, input, pass);
+    };
+    const std::string bad = bad_value_in(part, forward);
     if (!any_rank(!bad.empty())) continue;
-    const std::string culprit = first_not_finite(model, parts.params, part, pass);
-    const std::string place = bad.empty()       ? "another rank"
-                              : culprit.empty() ? "the loss itself"
-                                                : culprit;
+    const std::string culprit = first_not_finite(model, parts.params, part, forward);
+    // Only where this rank saw the loss does it know that its own values are fine.
+    const bool fine = bad.empty() && (parts.staged == nullptr || parts.staged->has_last());
+    const std::string place = !fine && !culprit.empty() ? culprit
+                              : bad.empty()             ? "another rank"
+                                                        : "the loss itself";
     throw NotFiniteError(
         {.what = fmt::format("the loss is {} at step {}: the first bad value is in {}",
                              bad.empty() ? "not finite" : bad, step + 1, place),
@@ -180,10 +187,13 @@ void Trainer::Impl::look_for_bad_values(const data::Batch& batch, nn::Pass pass)
 }
 
 // "nan", "inf", "-inf" if the loss is that, else nothing.
-std::string Trainer::Impl::bad_value_in(const data::Batch& batch, const nn::Pass& pass) {
+std::string Trainer::Impl::bad_value_in(const data::Batch& batch, const Forward& forward) {
   const at::NoGradGuard no_grad;
-  const at::Tensor output = nn::run(model, batch.input, pass);
-  const auto loss = nn::loss(options.train.loss, output, batch.target).item<double>();
+  const at::Tensor output = forward(batch.input);
+  if (!output.defined()) return "";  // the rank of the last stage tells
+  const auto loss =
+      nn::loss(options.train.loss, output, model.local_target(batch.target), model.loss_share())
+          .item<double>();
   return std::isfinite(loss) ? "" : bad_value(loss);
 }
 
@@ -211,7 +221,7 @@ void Trainer::Impl::between_steps(const data::Batch& batch) {
   const bool validation_due = due(options.valid.every);
   const bool checkpoint_due = due(options.checkpoint.every);
   tell_of_save(/*wait=*/false);
-  if (divergence) divergence->step(step);
+  for (parallel::Divergence& same : divergences) same.step(step);
   if (epoch_done) end_epoch();
   if (validation_due) validate();
   if (checkpoint_due) save();  // last: it keeps what the validation of this step found

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,7 @@ struct Trainer::Impl {
   ValidRecord evaluate(data::Split split);
   State state();
   State weights() const;
-  State wanted(const State& saved);
+  State wanted(const State& saved, const std::set<std::string>& elsewhere);
   void take_values(const State& saved);
 
   bool out_of_budget();                   // sets `reason`
@@ -50,19 +51,24 @@ struct Trainer::Impl {
   StepResult run_step(const data::Batch& batch, const nn::Pass& pass, double lr);
   StepResult counted_step(const data::Batch& batch, const nn::Pass& pass, double lr);
   void look_for_bad_values(const data::Batch& batch, nn::Pass pass);
-  std::string bad_value_in(const data::Batch& batch, const nn::Pass& pass);
+  std::string bad_value_in(const data::Batch& batch, const Forward& forward);
   bool any_rank(bool here) const;
   void between_steps(const data::Batch& batch);
   void end_epoch();
   void validate();
   void watch_progress();
   void draw_picture();
+  at::Tensor picture_output();
   void save();
   void tell_of_save(bool wait);
   EndRecord finish();
   EndRecord end_record() const;
   void train_until_done();
   void check_metric_names();
+  void watch_divergence();
+  ValidRecord agreed_record(const ValidRecord& mine) const;
+  std::set<std::string> names_elsewhere() const;
+  int64_t parameters() const;
   void limit_steps();
   RunInfo run_info() const;
   int64_t memory_in_use() const;
@@ -82,7 +88,7 @@ struct Trainer::Impl {
   StepParts parts;
   checkpoint::Store store;
   std::filesystem::path being_saved;  // empty: none
-  std::optional<parallel::Divergence> divergence;
+  std::vector<parallel::Divergence> divergences;
   Recorder recorder;
   const StopSignals* signals = nullptr;  // while fit() runs
   optim::ScheduleContext schedule;

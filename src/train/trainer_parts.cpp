@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Building a run, its evaluation, and what it tells of itself.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +12,7 @@
 #include "braid/core/units.h"
 #include "braid/memory/usage.h"
 #include "braid/train/session.h"
+#include "train/texts.h"
 #include "train/trainer_impl.h"
 
 namespace braid::train {
@@ -29,6 +32,13 @@ data::LoaderOptions training_loader(const RunOptions& options, c10::Device devic
           .tail = options.train.last_batch == LastBatch::keep ? data::Tail::keep : data::Tail::drop,
           .device = device.is_cuda() ? device.index() : -1,
           .check_finite = options.data.check_finite};
+}
+
+// Of all ranks that a model is spread over; 0 for a model of one's own until a step was counted.
+double whole_flops(const nn::Model& model, const RunOptions& options, const parallel::Mesh& mesh) {
+  if (mesh.world() == mesh.batch_ranks()) return model.flops_forward();
+  const auto whole = nn::make_model(options.model, {.dry_params = true});
+  return whole->blocks() == model.blocks() ? whole->flops_forward() : 0;
 }
 
 data::Shard share_of(const parallel::Mesh& mesh) {
@@ -53,11 +63,46 @@ Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::S
       store(std::filesystem::path(run_dir(options)) / "checkpoints", options.checkpoint,
             ranks.control),
       recorder(sink, device.is_cuda() ? std::max<int64_t>(options.report.every, 1) : 1),
-      flops_per_sample(3 * model.flops_forward()) {
+      flops_per_sample(3 * whole_flops(model, options, ranks.mesh)) {
   if (accelerator() != nullptr) accelerator()->allow_tf32(parts.policy.tf32);
-  const comm::Group same = options.train.zero == 0 ? ranks.batch() : ranks.replicas();
-  if (same.size() > 1) divergence.emplace(parts.params, same, options.train.divergence);
+  watch_divergence();
   limit_steps();
+}
+
+// Dense weights are alike on all ranks of data, expert and context, those of experts on one rank of
+// expert.
+void Trainer::Impl::watch_divergence() {
+  const parallel::ReplicasOf replicas = ranks.replicas_of();
+  const bool two_kinds = ranks.mesh.size(parallel::Axis::expert) > 1;
+  for (const bool expert : {false, true}) {
+    std::vector<Param> alike;
+    for (const Param& param : parts.params)
+      if (two_kinds ? param.expert == expert : !expert) alike.push_back(param);
+    const comm::Group same = replicas({.name = "", .tensor = {}, .expert = two_kinds && expert});
+    if (same.size() > 1 && !alike.empty())
+      divergences.emplace_back(std::move(alike), same, options.train.divergence);
+  }
+}
+
+// With a pipeline the ranks of the last stage know how the evaluation went.
+ValidRecord Trainer::Impl::agreed_record(const ValidRecord& mine) const {
+  if (parts.staged == nullptr) return mine;
+  const auto lines = ranks.mesh.all_groups({parallel::Axis::pipeline});
+  return broadcast_record(ranks.control, mine,
+                          lines.front()[static_cast<size_t>(parts.staged->output_rank())]);
+}
+
+// Of the whole model: ranks of tensor, expert and pipeline have different ones.
+int64_t Trainer::Impl::parameters() const {
+  if (ranks.alone()) return model.parameters();
+  int64_t own = 0;
+  for (const Param& param : model.params())
+    if (!param.repeated) own += param.tensor.numel();
+  const at::Tensor count = at::full({}, own, c10::kLong);
+  ranks.control.all_reduce(count).wait();
+  using parallel::Axis;
+  return count.item<int64_t>() / (ranks.mesh.size(Axis::data) * ranks.mesh.size(Axis::shard) *
+                                  ranks.mesh.size(Axis::context));
 }
 
 void Trainer::Impl::limit_steps() {
@@ -94,13 +139,13 @@ ValidRecord Trainer::Impl::evaluate(data::Split split) {
                        share_of(ranks.mesh));
   parts.swap_averages();
   try {
-    ValidRecord record =
-        train::evaluate(model, loading, options.train.loss,
-                        {.ranks = ranks.batch(), .blocks = parts.blocks, .tick = [&] {
-                           progress("evaluation after step");
-                         }});
+    ValidRecord record = train::evaluate(
+        model, loading, options.train.loss,
+        {.ranks = ranks.batch(),
+         .forward = [&](const at::Tensor& input) { return parts.forward(model, input, {}); },
+         .tick = [&] { progress("evaluation after step"); }});
     parts.swap_averages();
-    return record;
+    return agreed_record(record);
   } catch (...) {
     if (ranks.alone()) parts.swap_averages();  // others may not be there for it
     throw;
@@ -123,12 +168,10 @@ void Trainer::Impl::check_metric_names() {
   data::Loader first(data.valid, one);
   std::vector<std::string> known = {"loss"};
   if (const auto batch = first.next()) {
-    const at::NoGradGuard no_grad;
-    const at::Tensor output =
-        nn::run(model, batch->input, {.training = false, .blocks = parts.blocks});
-    for (const auto& [name, values] : sample_metrics(options.train.loss, output, *batch))
-      known.push_back(name);
-    if (is_perplexed(options.train.loss, *batch)) known.emplace_back("perplexity");
+    Evaluation one(options.train.loss,
+                   [&](const at::Tensor& input) { return parts.forward(model, input, {}); });
+    one.add(model, *batch);
+    for (const auto& [name, value] : agreed_record(one.record()).metrics) known.push_back(name);
   }
   const auto expect = [&](const char* key, const std::string& name) {
     if (std::find(known.begin(), known.end(), name) == known.end())
@@ -146,6 +189,19 @@ ConfigError Trainer::Impl::unknown_metric(const std::string& key, const std::str
                       .fix = fmt::format("--set {}={}", key, guess.empty() ? "loss" : guess)});
 }
 
+// All of it, on all ranks: the first one draws.
+at::Tensor Trainer::Impl::picture_output() {
+  const at::NoGradGuard no_grad;
+  at::Tensor output = parts.forward(model, picture_batch->input.narrow(0, 0, 1), {});
+  if (output.defined()) output = model.whole_output(output).to(c10::kFloat).contiguous();
+  if (parts.staged == nullptr) return output;
+  if (!output.defined())
+    output = at::empty(picture_batch->target.narrow(0, 0, 1).sizes(),
+                       picture_batch->target.options().dtype(c10::kFloat));
+  parts.staged->axis().broadcast(output, parts.staged->output_rank()).wait();
+  return output;
+}
+
 RunInfo Trainer::Impl::run_info() const {
   RunInfo info;
   info.name = options.run.name;
@@ -154,7 +210,7 @@ RunInfo Trainer::Impl::run_info() const {
   info.config = resolved_yaml(options);
   info.config_spec = options.run.spec;
   info.device = device.is_cuda() ? accelerator()->name(device.index()) : "cpu";
-  info.parameters = model.parameters();
+  info.parameters = parameters();
   info.samples_per_epoch = data.train->size();
   info.steps_per_epoch = loader.steps_per_epoch();
   info.total_steps = total_steps;
@@ -179,9 +235,7 @@ void Trainer::Impl::draw_picture() {
                       picture_batch->target.dim() == 4 &&
                       options.train.loss == nn::Loss::relative_l2;
   if (!fields) return;
-  const at::NoGradGuard no_grad;
-  const at::Tensor output = nn::run(model, picture_batch->input.narrow(0, 0, 1),
-                                    {.training = false, .blocks = parts.blocks});
+  const at::Tensor output = picture_output();
   const int64_t channel = output.size(1) > 2 ? 2 : 0;
   PictureRecord picture{.tag = "Visualization, " + channel_name(channel), .step = step};
   picture.rows = output.size(2);

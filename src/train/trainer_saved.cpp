@@ -3,7 +3,10 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <sstream>
+
 #include "braid/train/session.h"
+#include "train/texts.h"
 #include "train/trainer_impl.h"
 
 namespace braid::train {
@@ -48,8 +51,8 @@ State Trainer::Impl::state() {
 }
 
 // The tensors of this run that a checkpoint has something for, to be filled.
-State Trainer::Impl::wanted(const State& saved) {
-  check_weights(model, saved.part("model"));
+State Trainer::Impl::wanted(const State& saved, const std::set<std::string>& elsewhere) {
+  check_weights(model, saved.part("model"), {}, elsewhere);
   State all;
   all.put("model", weights());
   all.put("optimizer", parts.optimizer.prepare(saved.part("optimizer")));
@@ -96,13 +99,28 @@ void Trainer::Impl::tell_of_save(bool wait) {
   being_saved.clear();
 }
 
+// Parameters of the model that other ranks of the pipeline hold.
+std::set<std::string> Trainer::Impl::names_elsewhere() const {
+  if (parts.staged == nullptr) return {};
+  std::string mine;
+  for (const Param& param : model.params()) mine += param.name + '\n';
+  std::set<std::string> names;
+  for (const std::string& text : gather_texts(ranks.control, mine)) {
+    std::istringstream lines(text);
+    for (std::string name; std::getline(lines, name);) names.insert(name);
+  }
+  for (const Param& param : model.params()) names.erase(param.name);
+  return names;
+}
+
 bool Trainer::Impl::resume() {
   // One that is whole but of another model ends the search: an older one would not fit better.
   std::optional<Complaint> misfit;
+  const std::set<std::string> elsewhere = names_elsewhere();
   const auto found = store.newest([&](const checkpoint::Reader& reader) {
     State all;
     try {
-      all = wanted(listed(reader));
+      all = wanted(listed(reader), elsewhere);
     } catch (const StorageError& error) {
       misfit = error.complaint();
       return;

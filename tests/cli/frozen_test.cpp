@@ -63,6 +63,7 @@ TEST_F(FrozenJson, Fields) {
   add("report", {"report", at("mlp")});
   add("convert", {"convert", at("mlp"), at("mlp.safetensors")});
   add("inspect", {"inspect", config("vit"), "--memory"});
+  add("schedule", {"schedule"});
   add("help config", {"help", "config"});
   names.insert("doctor ready");
   const Outcome doctor = braid_run({"doctor", "--json"});
@@ -85,8 +86,8 @@ Outcome parsed(Words words) {
 }
 
 TEST(Usage, EveryCommandExplainsItself) {
-  for (const char* command : {"train", "eval", "predict", "parity", "inspect", "report", "convert",
-                              "data", "doctor", "help"}) {
+  for (const char* command : {"train", "eval", "predict", "parity", "inspect", "schedule", "report",
+                              "convert", "data", "doctor", "help"}) {
     const Outcome done = parsed({command, "--help"});
     EXPECT_EQ(done.code, 0) << command;
     EXPECT_TRUE(contains(done.out, "--help"));

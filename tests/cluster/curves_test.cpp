@@ -63,7 +63,12 @@ TEST_F(Ranks, HaveOneLossCurveWhateverTheirNumberAndLayout) {
   const Curve one = curve("one");
   EXPECT_LT(one.at(200), 0.9 * one.at(1)) << "it learns";
   const std::vector<std::pair<int, Words>> layouts = {
-      {2, {}}, {3, {"train.zero=3"}}, {4, {"train.zero=2"}}, {4, {"train.zero=3", "mesh.shard=2"}}};
+      {2, {}},
+      {3, {"train.zero=3"}},
+      {4, {"train.zero=2"}},
+      {4, {"train.zero=3", "mesh.shard=2"}},
+      {4, {"mesh.tensor=2", "mesh.pipeline=2", "train.micro_batch=5"}},
+      {4, {"mesh.context=2", "train.zero=3"}}};
   for (size_t i = 0; i < layouts.size(); ++i) {
     const auto& [ranks, sets] = layouts[i];
     const std::string run = "run" + std::to_string(i);
@@ -84,7 +89,8 @@ TEST_F(Ranks, GoOnFromAnotherLayout) {
   const Change changes[] = {{3, 1, {"train.zero=3"}, {}},
                             {1, 4, {}, {"train.zero=3", "mesh.shard=2"}},
                             {2, 3, {}, {"train.zero=1"}},
-                            {4, 2, {"train.zero=2"}, {"train.zero=3"}}};
+                            {4, 2, {"train.zero=2"}, {"train.zero=3"}},
+                            {4, 2, {"mesh.tensor=2", "train.zero=3"}, {"mesh.pipeline=2"}}};
   int number = 0;
   for (const Change& change : changes) {
     const std::string run = "change" + std::to_string(number++);

@@ -169,14 +169,6 @@ TEST(MeshOrder, NamesAllAxesOnceAndShardGoesWithData) {
   EXPECT_TRUE(contains(text, "set mesh.order=tp-dp-context"));
 }
 
-TEST(Mesh, AxesWithoutLayersAreRefusedByTheTrainer) {
-  check_supported(Mesh({.shard = 2}, 6, 0, 3));
-  const std::string text = error_of([] { check_supported(Mesh({.context = 2}, 6, 0)); });
-  EXPECT_TRUE(contains(text, "mesh.context = 2"));
-  EXPECT_TRUE(contains(text, "this version shards over data and shard"));
-  EXPECT_TRUE(contains(text, "set mesh.context=1"));
-}
-
 TEST(MeshOptions, AreReadFromAConfigAndWrittenBack) {
   const auto sizes = read_options<MeshOptions>(Config::parse("{data: 2, expert: 3, order: ep-dp}"));
   EXPECT_EQ(sizes, (MeshOptions{.data = 2, .expert = 3, .order = "ep-dp"}));

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every layout of the data and shard axes computes what one process computes: loss, gradients and
 // updated weights.
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <fmt/format.h>
 
 #include "ranks/layouts.h"
@@ -25,40 +22,6 @@ train::RunOptions run_of(ModelName model, const Layout& layout, const std::strin
   run.optimizer.rule = {
       .name = optim::Algorithm::sgd, .lr = 0.05, .weight_decay = 0.1, .momentum = 0.9};
   return run;
-}
-
-void expect_close(const Values& mine, const Values& whole,
-                  const std::map<std::string, int64_t>& first, double tolerance,
-                  const std::string& what) {
-  for (const auto& [name, part] : mine) {
-    const at::Tensor all = whole.at(name);
-    const at::Tensor expected = all.narrow(0, first.at(name), part.numel());
-    if (tolerance == 0) {
-      EXPECT_TRUE(part.equal(expected)) << what << " of " << name;
-      continue;
-    }
-    const double scale = at::linalg_vector_norm(all).item<double>();
-    const double error = at::linalg_vector_norm(part.sub(expected)).item<double>();
-    EXPECT_LE(error, tolerance * std::max(scale, 1e-6)) << what << " of " << name;
-  }
-}
-
-void expect_same(const StepOutcome& mine, const StepOutcome& whole, double tolerance) {
-  EXPECT_NEAR(mine.loss, whole.loss, std::max(tolerance, 1e-15) * std::abs(whole.loss));
-  EXPECT_FALSE(mine.gradients.empty());
-  expect_close(mine.gradients, whole.gradients, mine.first, tolerance, "gradient");
-  expect_close(mine.weights, whole.weights, mine.first, tolerance, "weight");
-}
-
-// The pieces of all ranks are every element of the model, none twice within a shard group.
-void expect_all_elements(const StepOutcome& mine, const StepOutcome& whole,
-                         const train::Ranks& ranks) {
-  int64_t held = 0, all = 0;
-  for (const auto& [name, part] : mine.weights) held += part.numel();
-  for (const auto& [name, weight] : whole.weights) all += weight.numel();
-  const at::Tensor sum = at::full({}, held, c10::kLong);
-  ranks.shard().all_reduce(sum).wait();
-  EXPECT_EQ(sum.item<int64_t>(), all);
 }
 
 class Equivalence : public testing::TestWithParam<std::tuple<int, ModelName>> {};

@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,6 +20,7 @@
 
 #include "braid/core/param.h"
 #include "braid/nn/model.h"
+#include "braid/train/layout.h"
 #include "braid/train/measure.h"
 #include "braid/train/session.h"
 #include "support/cpu.h"
@@ -48,8 +53,10 @@ inline data::Batch random_batch(const train::RunOptions& run, int64_t samples) {
       tensor = at::randn(tensor.sizes(), generator, tensor.options());
   };
   const bool tokens = batch.input.scalar_type() == c10::kLong;
-  fill(batch.input, 128);
-  fill(batch.target, tokens ? 128 : 4);
+  const int64_t known =
+      run.model.name == nn::ModelName::gpt ? run.model.gpt.vocabulary : run.model.llama.vocabulary;
+  fill(batch.input, known);
+  fill(batch.target, tokens ? known : 4);
   batch.global_samples = samples;
   if (!tokens) return batch;
   for (int64_t i = 0; i < samples; ++i) {
@@ -82,7 +89,8 @@ inline data::Batch share_of(const data::Batch& whole, int64_t rank, int64_t rank
 struct StepOutcome {
   double loss = 0;
   Values gradients, weights;  // flat, whole or the pieces of a rank
-  std::map<std::string, int64_t> first;
+  std::map<std::string, Piece> pieces;
+  int64_t own = 0;  // elements that no other rank counts
 };
 
 inline double weight_of(const data::Batch& batch) {
@@ -94,8 +102,7 @@ inline double weight_of(const data::Batch& batch) {
 // Gradients of the batch, then two whole steps.
 inline StepOutcome run_steps(const train::RunOptions& run, const data::Batch& batch,
                              const train::Ranks& ranks) {
-  const bool dry = run.train.zero == 3 && !ranks.alone();
-  const auto model = train::build_model(run, dry);
+  const auto model = train::build_model(run, ranks);
   train::StepParts parts(*model, run, c10::kCPU, ranks);
   const nn::Pass pass{.training = true, .seed = 5, .step = 3};
   const auto begin = [&] {
@@ -105,7 +112,8 @@ inline StepOutcome run_steps(const train::RunOptions& run, const data::Batch& ba
   begin();
   outcome.loss = parts.step.gradients(batch, pass).loss.item<double>();
   for (const Param& param : parts.params) {
-    outcome.first[param.name] = param.piece.first;
+    outcome.pieces[param.name] = param.piece;
+    if (!param.repeated) outcome.own += param.tensor.numel();
     outcome.gradients[param.name] = param.tensor.grad().detach().flatten().clone();
   }
   parts.optimizer.zero_grad();
@@ -124,6 +132,46 @@ inline train::Ranks ranks_of(const comm::Group& world, const train::RunOptions& 
       parallel::Mesh(run.mesh, world.size(), world.rank(), static_cast<int>(run.train.zero));
   ranks.world = ranks.control = world;
   return ranks;
+}
+
+// The elements of `whole`, flat, that a piece of so many holds.
+inline at::Tensor elements_of(const at::Tensor& whole, const Piece& piece, int64_t count) {
+  at::Tensor part = at::empty({count}, whole.options());
+  for (const Run& run : runs_of(piece, count))
+    part.narrow(0, run.at, run.count).copy_(whole.narrow(0, run.from, run.count));
+  return part;
+}
+
+inline void expect_close(const Values& mine, const Values& whole,
+                         const std::map<std::string, Piece>& pieces, double tolerance,
+                         const std::string& what) {
+  for (const auto& [name, part] : mine) {
+    ASSERT_TRUE(whole.contains(name)) << name;
+    const at::Tensor all = whole.at(name);
+    const at::Tensor expected = elements_of(all, pieces.at(name), part.numel());
+    if (tolerance == 0) {
+      EXPECT_TRUE(part.equal(expected)) << what << " of " << name;
+      continue;
+    }
+    const double scale = at::linalg_vector_norm(all).item<double>();
+    const double error = at::linalg_vector_norm(part.sub(expected)).item<double>();
+    EXPECT_LE(error, tolerance * std::max(scale, 1e-6)) << what << " of " << name;
+  }
+}
+
+inline void expect_same(const StepOutcome& mine, const StepOutcome& whole, double tolerance) {
+  EXPECT_NEAR(mine.loss, whole.loss, std::max(tolerance, 1e-15) * std::abs(whole.loss));
+  EXPECT_FALSE(mine.gradients.empty());
+  expect_close(mine.gradients, whole.gradients, mine.pieces, tolerance, "gradient");
+  expect_close(mine.weights, whole.weights, mine.pieces, tolerance, "weight");
+}
+
+// The pieces of all owners are every element of the model, none twice.
+inline void expect_all_elements(const StepOutcome& mine, const StepOutcome& whole,
+                                const train::Ranks& ranks) {
+  const at::Tensor sum = at::full({}, mine.own, c10::kLong);
+  ranks.owners().all_reduce(sum).wait();
+  EXPECT_EQ(sum.item<int64_t>(), whole.own);
 }
 
 }  // namespace braid::test

@@ -42,6 +42,8 @@ TEST(Jsonl, NamesOfFieldsAreFrozen) {
   step.grad_norm = 1;
   step.loss_scale = 1024;
   step.skipped = true;
+  step.aux_loss = 0.02;
+  step.max_load = 0.5;
   auto many = step;
   step.ranks = sample_ranks(4, 2);
   many.ranks = sample_ranks(65, 2);
@@ -68,7 +70,8 @@ TEST(Jsonl, OptionalFieldsAreLeftOutAndNumbersThatAreNoneAreNull) {
   const auto record = ordered_json::parse(report::to_line(step));
   EXPECT_TRUE(record["loss"].is_null());
   EXPECT_TRUE(record["lr"].is_null());
-  for (const char* name : {"grad_norm", "loss_scale", "skipped", "rank_seconds", "slowest_rank"})
+  for (const char* name : {"grad_norm", "loss_scale", "skipped", "aux_loss", "max_load",
+                           "rank_seconds", "slowest_rank"})
     EXPECT_FALSE(record.contains(name));
 }
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 root, torch = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-HEAVY = {"nn/layers.h", "braid.h"}  # those may include torch/nn/module.h
+HEAVY = {"nn/layers.h", "nn/moe.h", "braid.h"}  # those may include torch/nn/module.h
 LIGHT_LIMIT, HEAVY_LIMIT = 125_000, 262_000
 
 

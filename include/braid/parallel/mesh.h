@@ -87,7 +87,4 @@ class Mesh {
 
 std::string to_text(const Mesh& mesh);  // "data 2, shard 4": the axes of more than one rank
 
-// Throws ConfigError for an axis larger than 1 that nothing in this version splits over.
-void check_supported(const Mesh& mesh);
-
 }  // namespace braid::parallel

@@ -36,11 +36,14 @@ SampleMetrics sample_metrics(nn::Loss loss, const at::Tensor& output, const data
 
 bool is_perplexed(nn::Loss loss, const data::Batch& batch);  // a sequence of targets a sample
 
+// How the model is run on an input; gives an undefined output where another rank has it.
+using Forward = std::function<at::Tensor(const at::Tensor& input)>;
+
 // Sums of losses and metrics over batches; nothing is read on the host before record().
 class Evaluation {
  public:
-  explicit Evaluation(nn::Loss loss, BlockRunner* blocks = nullptr)
-      : loss_(loss), blocks_(blocks) {}
+  explicit Evaluation(nn::Loss loss, Forward forward = {})
+      : loss_(loss), forward_(std::move(forward)) {}
   void add(nn::Model& model, const data::Batch& batch);
   void sum_over(const comm::Group& ranks);  // what each of them has added
   ValidRecord record() const;               // without seconds
@@ -50,7 +53,7 @@ class Evaluation {
            const at::Tensor& values, int64_t samples) const;
 
   nn::Loss loss_;
-  BlockRunner* blocks_;
+  Forward forward_;                                     // empty: nn::run
   std::map<std::string, at::Tensor> losses_, metrics_;  // scalars in double, on the device
   int64_t samples_ = 0, weight_ = 0;
   bool perplexed_ = false;
@@ -59,7 +62,7 @@ class Evaluation {
 // Ranks that evaluate together: each has a loader of its share.
 struct EvaluationShare {
   comm::Group ranks = {};
-  BlockRunner* blocks = nullptr;
+  Forward forward = {};             // empty: nn::run
   std::function<void()> tick = {};  // called before each batch: the evaluation is alive
 };
 ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss,

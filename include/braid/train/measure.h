@@ -20,6 +20,9 @@ namespace braid::train {
 struct MeasureOptions {
   c10::Device device = c10::kCPU;
   bool dry = true;
+  // One rank of a job of so many, over groups that are not there: every axis of the mesh counts. As
+  // it is: all of the model in one process.
+  int64_t world = 1, rank = 0;
 };
 
 // One part of training, from its beginning with what was alive then.

@@ -20,6 +20,7 @@
 #include "braid/optim/schedule.h"
 #include "braid/parallel/divergence.h"
 #include "braid/parallel/mesh.h"
+#include "braid/parallel/options.h"
 #include "braid/report/sink.h"
 
 namespace braid::train {
@@ -82,6 +83,7 @@ struct RunOptions {
   checkpoint::CheckpointOptions checkpoint;
   report::ReportOptions report;
   parallel::MeshOptions mesh;
+  parallel::ParallelOptions parallel;
   launch::Options launch;
 };
 

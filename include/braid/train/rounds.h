@@ -26,7 +26,8 @@ struct RankReport {
 
 class Rounds {
  public:
-  explicit Rounds(comm::Group control = {});
+  // `copies`: ranks that report the same samples.
+  explicit Rounds(comm::Group control = {}, int64_t copies = 1);
   void begin(const RankReport& mine);
   const std::vector<RankReport>& reports();  // of this round, by rank; waits for it
   double weight();                           // of the whole batch
@@ -34,6 +35,7 @@ class Rounds {
 
  private:
   comm::Group control_;
+  int64_t copies_;
   at::Tensor mine_, all_;
   comm::Pending under_way_;
   std::vector<RankReport> reports_;

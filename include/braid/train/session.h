@@ -5,6 +5,7 @@
 //   {.terminal = terminal}); EndRecord end = session.trainer->fit();
 #pragma once
 #include <memory>
+#include <set>
 #include <string>
 
 #include "braid/core/log.h"
@@ -43,9 +44,9 @@ Session open_session(const RunOptions& options, SessionOptions session = {});
 void check_ranks(const RunOptions& options, int64_t world, bool resume);
 
 Splits open_splits(const RunOptions& options);
-// On the device that options name. dry_params: without memory, for who shares them out (ZeRO-3).
-std::unique_ptr<nn::Model> build_model(const RunOptions& options, bool dry_params = false,
-                                       int gpu = 0);
+// What this rank holds of the model, on the device that options name; without memory where ZeRO-3
+// shares it out.
+std::unique_ptr<nn::Model> build_model(const RunOptions& options, const Ranks& ranks = {});
 
 // Where weights come from and what helps if they do not fit, for the message.
 struct WeightsOrigin {
@@ -53,8 +54,9 @@ struct WeightsOrigin {
   std::string fix = "resume with the config that wrote it, or start anew without --resume";
 };
 // Takes the parameters by name; a missing one, one too many or another shape is a StorageError, and
-// then the model is as before.
-void check_weights(const nn::Model& model, const State& weights, const WeightsOrigin& origin = {});
+// then the model is as before. `elsewhere`: names that other ranks of a pipeline hold.
+void check_weights(const nn::Model& model, const State& weights, const WeightsOrigin& origin = {},
+                   const std::set<std::string>& elsewhere = {});
 void copy_weights(nn::Model& model, const State& weights, const WeightsOrigin& origin = {});
 // Shapes of data and model that cannot meet are refused before the first step.
 void check_shapes(const RunOptions& options, const data::SampleSpec& spec);

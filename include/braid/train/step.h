@@ -7,7 +7,9 @@
 //   is a device scalar
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -21,18 +23,26 @@
 
 namespace braid::train {
 
+class Staged;
+struct Micro;
+
 struct StepOptions {
   nn::Loss loss = nn::Loss::mse;
   int64_t micro_batch = 0;  // samples a forward pass; 0: all at once
   double clip = 0;
+  bool experts = false;  // the model has routers: their losses and loads are in the result
 };
 
 // How a step is one part of a step of many ranks; as it is: of one rank alone.
 struct StepShare {
   parallel::Sync* sync = nullptr;  // sums gradients over the ranks; null: nobody to sum with
-  Rounds* rounds = nullptr;        // knows what the whole batch weighs, begun before each step
-  comm::Group batch = {};          // ranks that share the batch
+  Rounds* rounds = nullptr;        // knows what the whole batch weighs, begun before each step;
+                                   // null: one rank alone
+  comm::Group losses = {};         // ranks that know the losses of all samples together
+  comm::Group tokens = {};         // ranks that have all tokens together, of one stage
+  comm::Group owners = {};         // ranks whose gradients together are those of the model
   BlockRunner* blocks = nullptr;   // stands around the blocks of the model
+  Staged* staged = nullptr;        // runs the stages of a pipeline; null: the model is here
   std::function<void(const char*)> phase = {};  // told which part of the step begins
 };
 
@@ -41,6 +51,8 @@ struct StepResult {
   at::Tensor grad_norm;  // before clipping; undefined without it
   at::Tensor found_inf;  // fp16: not 0 if the update was skipped
   at::Tensor scale;      // fp16: that the loss was multiplied by
+  at::Tensor aux_loss;   // of routers, mean over samples and summed over layers; undefined without
+  at::Tensor max_load;   // largest share of the tokens of a layer that one expert got, 1: all
   int64_t weight = 0;    // samples, or targets that count, of all ranks
 };
 
@@ -53,10 +65,15 @@ class Step {
   StepResult gradients(const data::Batch& batch, nn::Pass pass);
 
  private:
-  at::Tensor pass_over(const data::Batch& batch, int64_t begin, int64_t rows, nn::Pass pass) const;
+  using AllExtras = std::deque<nn::Extras>;  // of each micro-batch: they stay where they are
+  std::vector<Micro> micros_of(const data::Batch& batch, nn::Pass pass, AllExtras& extras) const;
+  at::Tensor one_after_the_other(const std::vector<Micro>& micros, const data::Batch& batch) const;
+  at::Tensor in_stages(const std::vector<Micro>& micros, const data::Batch& batch) const;
+  at::Tensor loss_of(const at::Tensor& output, const Micro& micro, const data::Batch& batch) const;
+  at::Tensor scaled(const at::Tensor& loss) const;
+  void sum_routing(const AllExtras& extras, const data::Batch& batch, StepResult& result) const;
   void enter(const char* phase) const;
   double whole_weight(const data::Batch& batch) const;
-  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) const;
   void update(double lr, StepResult& result);
 
   nn::Model& model_;
