@@ -37,7 +37,9 @@ data::LoaderOptions training_loader(const RunOptions& options, c10::Device devic
 // Of all ranks that a model is spread over; 0 for a model of one's own until a step was counted.
 double whole_flops(const nn::Model& model, const RunOptions& options, const parallel::Mesh& mesh) {
   if (mesh.world() == mesh.batch_ranks()) return model.flops_forward();
-  const auto whole = nn::make_model(options.model, {.dry_params = true});
+  nn::Build build;
+  build.dry_params = true;
+  const auto whole = nn::make_model(options.model, build);
   return whole->blocks() == model.blocks() ? whole->flops_forward() : 0;
 }
 
