@@ -221,7 +221,7 @@ void Trainer::Impl::between_steps(const data::Batch& batch) {
   const bool validation_due = due(options.valid.every);
   const bool checkpoint_due = due(options.checkpoint.every);
   tell_of_save(/*wait=*/false);
-  for (parallel::Divergence& same : divergences) same.step(step);
+  if (divergence) divergence->step(step);
   if (epoch_done) end_epoch();
   if (validation_due) validate();
   if (checkpoint_due) save();  // last: it keeps what the validation of this step found

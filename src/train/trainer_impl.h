@@ -88,7 +88,7 @@ struct Trainer::Impl {
   StepParts parts;
   checkpoint::Store store;
   std::filesystem::path being_saved;  // empty: none
-  std::vector<parallel::Divergence> divergences;
+  std::optional<parallel::Divergence> divergence;
   Recorder recorder;
   const StopSignals* signals = nullptr;  // while fit() runs
   optim::ScheduleContext schedule;

@@ -71,19 +71,16 @@ Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::S
   limit_steps();
 }
 
-// Dense weights are alike on all ranks of data, expert and context, those of experts on one rank of
-// expert.
+// Weights that no axis cuts are alike on the ranks of tensor, too; pieces of ZeRO may end elsewhere
+// there.
 void Trainer::Impl::watch_divergence() {
-  const parallel::ReplicasOf replicas = ranks.replicas_of();
-  const bool two_kinds = ranks.mesh.size(parallel::Axis::expert) > 1;
-  for (const bool expert : {false, true}) {
-    std::vector<Param> alike;
-    for (const Param& param : parts.params)
-      if (two_kinds ? param.expert == expert : !expert) alike.push_back(param);
-    const comm::Group same = replicas({.name = "", .tensor = {}, .expert = two_kinds && expert});
-    if (same.size() > 1 && !alike.empty())
-      divergences.emplace_back(std::move(alike), same, options.train.divergence);
-  }
+  if (!ranks.sums()) return;
+  const bool whole = options.train.zero == 0;
+  const parallel::ReplicasOf alike = [replicas = ranks.replicas_of(), whole](Param param) {
+    param.tensor_partial = whole && param.piece.cuts.empty();
+    return replicas(param);
+  };
+  divergence.emplace(parts.params, alike, options.train.divergence);
 }
 
 // With a pipeline the ranks of the last stage know how the evaluation went.

@@ -73,7 +73,7 @@ Results pass(const DeferredCase& c, const std::shared_ptr<Deferred>& later) {
   return {y, all.x.grad(), all.weight.grad(), c.bias ? all.bias.grad() : at::Tensor()};
 }
 
-void expect_same(const at::Tensor& a, const at::Tensor& b, const char* what) {
+void expect_deferred(const at::Tensor& a, const at::Tensor& b, const char* what) {
   ASSERT_EQ(a.defined(), b.defined()) << what;
   if (a.defined()) EXPECT_TRUE(at::equal(a, b)) << what;
 }
@@ -87,10 +87,10 @@ std::shared_ptr<Deferred> active_deferred() {
 
 TEST_P(DeferredLinear, GivesTheBitsOfTheWholeBackwardPass) {
   const Results whole = pass(GetParam(), nullptr), split = pass(GetParam(), active_deferred());
-  expect_same(split.y, whole.y, "y");
-  expect_same(split.dx, whole.dx, "dx");
-  expect_same(split.dw, whole.dw, "dw");
-  expect_same(split.db, whole.db, "db");
+  expect_deferred(split.y, whole.y, "y");
+  expect_deferred(split.dx, whole.dx, "dx");
+  expect_deferred(split.dw, whole.dw, "dw");
+  expect_deferred(split.db, whole.db, "db");
 }
 
 INSTANTIATE_TEST_SUITE_P(

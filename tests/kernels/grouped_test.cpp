@@ -34,7 +34,7 @@ Tensors outcome(const Op& op, Tensors inputs) {
   return all;
 }
 
-void expect_same(const Op& mine, const Op& written_out, const Tensors& inputs) {
+void expect_grouped(const Op& mine, const Op& written_out, const Tensors& inputs) {
   const Tensors got = outcome(mine, inputs), wanted = outcome(written_out, inputs);
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t i = 0; i < got.size(); ++i)
@@ -53,15 +53,15 @@ TEST(GroupedProduct, MultipliesEachGroupWithItsWeight) {
     return at::cat({x[0].narrow(0, 0, 3).mm(x[1][0]), x[0].narrow(0, 3, 4).mm(x[1][2])});
   };
   const Tensors inputs = {test::drawn({7, 5}, 1, "x"), test::drawn({3, 5, 4}, 1, "w")};
-  expect_same(grouped, written_out, inputs);
+  expect_grouped(grouped, written_out, inputs);
   const Tensors got = outcome(grouped, inputs);
   EXPECT_EQ(got[2][1].abs().max().item<double>(), 0) << "a group without rows has no gradient";
 }
 
 TEST(GroupedProduct, MultipliesGroupsOfEqualSizeAtOnce) {
-  expect_same([](const Tensors& x) { return grouped_product(x[0], {.weight = x[1]}); },
-              [](const Tensors& x) { return at::bmm(x[0], x[1]); },
-              {test::drawn({3, 6, 5}, 1, "x"), test::drawn({3, 5, 4}, 1, "w")});
+  expect_grouped([](const Tensors& x) { return grouped_product(x[0], {.weight = x[1]}); },
+                 [](const Tensors& x) { return at::bmm(x[0], x[1]); },
+                 {test::drawn({3, 6, 5}, 1, "x"), test::drawn({3, 5, 4}, 1, "w")});
 }
 
 TEST(GroupedProduct, GivesTheGradientsOfWeightsLater) {
@@ -95,7 +95,7 @@ SlotMap some_map() {
 
 at::Tensor to_slots_as_matrix() {  // [slots, tokens]
   at::Tensor matrix = at::zeros({5, 4}, at::kDouble);
-  for (const auto [slot, token] : {std::pair{0, 2}, {1, 0}, {3, 1}, {4, 0}})
+  for (const auto& [slot, token] : {std::pair{0, 2}, {1, 0}, {3, 1}, {4, 0}})
     matrix[slot][token].fill_(1);
   return matrix;
 }
@@ -104,9 +104,9 @@ TEST(Slots, HoldTheTokensOfTheMap) {
   SlotMap any = some_map();
   any.slot = at::Tensor();
   for (const SlotMap& map : {some_map(), any})
-    expect_same([&](const Tensors& x) { return to_slots(x[0], map); },
-                [](const Tensors& x) { return to_slots_as_matrix().mm(x[0]); },
-                {test::drawn({4, 3}, 1, "x")});
+    expect_grouped([&](const Tensors& x) { return to_slots(x[0], map); },
+                   [](const Tensors& x) { return to_slots_as_matrix().mm(x[0]); },
+                   {test::drawn({4, 3}, 1, "x")});
 }
 
 TEST(Slots, GiveTokensTheSumByTheirGates) {
@@ -116,7 +116,8 @@ TEST(Slots, GiveTokensTheSumByTheirGates) {
     return at::stack({y[1].mul(g[0][0]).add(y[4].mul(g[0][1])), y[3].mul(g[1][1]),
                       y[0].mul(g[2][0]), y[0].mul(0).mul(g[3][0])});
   };
-  expect_same(by_choice, written_out, {test::drawn({5, 3}, 1, "y"), test::drawn({4, 2}, 1, "g")});
+  expect_grouped(by_choice, written_out,
+                 {test::drawn({5, 3}, 1, "y"), test::drawn({4, 2}, 1, "g")});
 
   SlotMap map = some_map();
   map.slot = at::Tensor();
@@ -124,7 +125,7 @@ TEST(Slots, GiveTokensTheSumByTheirGates) {
   const Op as_matrix = [](const Tensors& x) {
     return to_slots_as_matrix().t().mm(x[0].mul(x[1].unsqueeze(1)));
   };
-  expect_same(by_slot, as_matrix, {test::drawn({5, 3}, 1, "y"), test::drawn({5}, 1, "g")});
+  expect_grouped(by_slot, as_matrix, {test::drawn({5, 3}, 1, "y"), test::drawn({5}, 1, "g")});
 }
 
 TEST(Slots, DoNotSpreadWhatStandsInNoOnesSlot) {
@@ -143,9 +144,9 @@ TEST(Slots, DoNotSpreadWhatStandsInNoOnesSlot) {
 
 TEST(Slots, ReorderRowsAndTheirGradients) {
   const at::Tensor order = ints({2, 0, 1}), inverse = ints({1, 2, 0});
-  expect_same([&](const Tensors& x) { return reordered(x[0], order, inverse); },
-              [&](const Tensors& x) { return x[0].index_select(0, order); },
-              {test::drawn({3, 2}, 1, "x")});
+  expect_grouped([&](const Tensors& x) { return reordered(x[0], order, inverse); },
+                 [&](const Tensors& x) { return x[0].index_select(0, order); },
+                 {test::drawn({3, 2}, 1, "x")});
 }
 
 // Without values: what shapes come out, on the meta device.

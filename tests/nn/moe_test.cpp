@@ -125,7 +125,7 @@ TEST(Mixture, DoesNotDependOnHowABatchIsSplit) {
     const at::Tensor x = mixture_tokens(4), weigh = mixture_weights(4);
     const auto wanted = pass_over(*whole, x, weigh);
     double losses = 0;
-    for (const auto [first, count] : {std::pair<int64_t, int64_t>{0, 1}, {1, 3}}) {
+    for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 1}, {1, 3}}) {
       const Pass pass = {.training = true, .seed = 3, .step = 4, .first_sample = first};
       const auto got = pass_over(*parts, x.narrow(0, first, count), weigh.narrow(0, first, count),
                                  pass, static_cast<double>(count) / 4);

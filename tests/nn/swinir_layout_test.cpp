@@ -95,7 +95,7 @@ void expect_specs(const std::vector<CarrySpec>& specs, const Carry& carry) {
 }
 
 // Stages of one group each, one after the other, as a pipeline would run them.
-void expect_stages(Layout layout, const test::SwinWhole& whole) {
+void expect_swin_stages(Layout layout, const test::SwinWhole& whole) {
   const auto count = static_cast<int64_t>(whole.options.depths.size());
   std::vector<std::unique_ptr<Model>> stages;
   std::vector<Carry> in, out;
@@ -129,12 +129,13 @@ void expect_stages(Layout layout, const test::SwinWhole& whole) {
 TEST(SwinirStages, RunOneAfterTheOtherAsOneProcess) {
   for (const Upsampler upsampler : {Upsampler::nearest_conv, Upsampler::none}) {
     SwinirOptions options = test::swin_of(upsampler);
-    expect_stages({}, test::SwinWhole(options));
+    expect_swin_stages({}, test::SwinWhole(options));
     options.depths = {2, 1, 2};
     options.heads = {6, 3, 6};
     const test::SwinWhole whole(options);
-    expect_stages({}, whole);
-    test::on_ranks(2, [&](const comm::Group& world) { expect_stages({.context = world}, whole); });
+    expect_swin_stages({}, whole);
+    test::on_ranks(
+        2, [&](const comm::Group& world) { expect_swin_stages({.context = world}, whole); });
   }
 }
 

@@ -15,7 +15,7 @@ constexpr int64_t context_entries = 29, context_length = 11;  // divides by no n
 const std::vector<ContextMethod> context_methods = {ContextMethod::gather, ContextMethod::ring,
                                                     ContextMethod::all_to_all};
 
-test::MakeModel gpt_of(double dropout) {
+test::MakeModel context_gpt_of(double dropout) {
   return [=](const Build& build) {
     return make_gpt({.vocabulary = context_entries,
                      .sequence = context_length,
@@ -27,7 +27,7 @@ test::MakeModel gpt_of(double dropout) {
   };
 }
 
-std::unique_ptr<Model> llama_of(const Build& build) {
+std::unique_ptr<Model> context_llama_of(const Build& build) {
   return make_llama({.vocabulary = context_entries,
                      .sequence = context_length,
                      .layers = 2,
@@ -38,7 +38,9 @@ std::unique_ptr<Model> llama_of(const Build& build) {
                     build);
 }
 
-std::vector<test::MakeModel> models() { return {gpt_of(0), gpt_of(0.2), llama_of}; }
+std::vector<test::MakeModel> models() {
+  return {context_gpt_of(0), context_gpt_of(0.2), context_llama_of};
+}
 
 TEST(ContextModels, TokensOverRanksAreThoseOfOneProcess) {
   for (const ContextMethod method : context_methods)

@@ -56,34 +56,35 @@ lists:
   EXPECT_EQ(clock.in_flight, (std::vector{1, 2}));
 }
 
-std::string refused(const std::string& lists, const std::string& more = "ranks: 2\nmicros: 1\n") {
+std::string text_refused(const std::string& lists,
+                         const std::string& more = "ranks: 2\nmicros: 1\n") {
   return error_of([&] { schedule_from(Config::parse(more + lists, "own.yaml")); });
 }
 
 TEST(ScheduleText, SaysWhatIsWrongWithAFile) {
-  const std::string missing = refused("lists:\n  - [F0, RG0, B0]\n  - [RA0, F0, B0, SG0]\n");
+  const std::string missing = text_refused("lists:\n  - [F0, RG0, B0]\n  - [RA0, F0, B0, SG0]\n");
   EXPECT_TRUE(
       contains(missing, "schedule own: rank 0: SA0@0 is missing: rank 1 needs it for F0@1"));
   EXPECT_TRUE(contains(missing, "leave out all sends and receives"));
-  EXPECT_TRUE(contains(refused("lists:\n  - [F0, F0, B0]\n  - [F0, B0]\n"),
+  EXPECT_TRUE(contains(text_refused("lists:\n  - [F0, F0, B0]\n  - [F0, B0]\n"),
                        "rank 0, action 1 (F0@0) stands a second time"));
-  const std::string unknown = refused("lists:\n  - [F0, X0]\n  - [F0, B0]\n");
+  const std::string unknown = text_refused("lists:\n  - [F0, X0]\n  - [F0, B0]\n");
   EXPECT_TRUE(contains(unknown, "own.yaml:4"));
   EXPECT_TRUE(contains(unknown, "X0 is no action"));
-  EXPECT_TRUE(contains(refused("lists:\n  - [F0x]\n  - []\n"), "F0x is no action"));
-  EXPECT_TRUE(contains(refused("lists:\n  - [F]\n  - []\n"), "F is no action"));
-  EXPECT_TRUE(contains(refused("list:\n  - [F0]\n"), "unknown key list"));
-  EXPECT_TRUE(contains(refused("lists: 3\n"), "lists is not a list"));
-  EXPECT_TRUE(contains(refused("lists: []\n"), "0 lists for ranks = 2"));
-  EXPECT_TRUE(contains(refused("lists: []\n", "ranks: two\nmicros: 1\n"), "ranks = two"));
-  EXPECT_TRUE(contains(refused("lists: []\n", "ranks: 2\n"), "micros"));
-  EXPECT_TRUE(contains(refused("lists:\n  - [F0, B0]\n", "ranks: 1\nstages: 2\nmicros: 1\n"),
+  EXPECT_TRUE(contains(text_refused("lists:\n  - [F0x]\n  - []\n"), "F0x is no action"));
+  EXPECT_TRUE(contains(text_refused("lists:\n  - [F]\n  - []\n"), "F is no action"));
+  EXPECT_TRUE(contains(text_refused("list:\n  - [F0]\n"), "unknown key list"));
+  EXPECT_TRUE(contains(text_refused("lists: 3\n"), "lists is not a list"));
+  EXPECT_TRUE(contains(text_refused("lists: []\n"), "0 lists for ranks = 2"));
+  EXPECT_TRUE(contains(text_refused("lists: []\n", "ranks: two\nmicros: 1\n"), "ranks = two"));
+  EXPECT_TRUE(contains(text_refused("lists: []\n", "ranks: 2\n"), "micros"));
+  EXPECT_TRUE(contains(text_refused("lists:\n  - [F0, B0]\n", "ranks: 1\nstages: 2\nmicros: 1\n"),
                        "says which one"));
 }
 
 TEST(ScheduleText, AnOwnListThatNeverEndsIsRefused) {
   const std::string text =
-      refused("lists:\n  - [F0, B0, F1, B1]\n  - [F0, F1, B0, B1]\n", "ranks: 2\nmicros: 2\n");
+      text_refused("lists:\n  - [F0, B0, F1, B1]\n  - [F0, F1, B0, B1]\n", "ranks: 2\nmicros: 2\n");
   EXPECT_TRUE(contains(text, "never ends: rank 0 waits at B0@0 (action 1), rank 1 waits at F1@1"));
 }
 

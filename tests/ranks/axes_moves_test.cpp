@@ -38,6 +38,7 @@ struct Curve {
 
 // One rank of a run; what the first one records comes back.
 Curve run_rank(train::RunOptions options, const train::Ranks& ranks, bool resume) {
+  options.train.divergence.every = 2;  // also: what should be alike is
   train::Splits splits = train::open_splits(options);
   splits.valid = splits.train;
   const auto model = train::build_model(options, ranks);
