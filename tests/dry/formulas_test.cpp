@@ -75,10 +75,11 @@ int64_t ends_formula(const Sizes& z) {
 
 int64_t ends_rest(const Sizes& z) {
   const int64_t norm_statistics = 2 * 4 * z.s * z.b;
-  const int64_t positions = 8 * z.s;  // int64 indices of the position embedding
-  const int64_t losses = 4;           // the weight that nll_loss sums up
-  const int64_t counted = 8;          // int64 number of targets that the sum is divided by
-  return norm_statistics + positions + losses + counted;
+  const int64_t positions = 8 * z.s;        // int64 indices of the position embedding
+  const int64_t logsumexp = 4 * z.s * z.b;  // of each row of scores, in fp32
+  const int64_t no_fp32_copy = -2 * z.s * z.b * z.vocabulary;  // the 16-bit scores are kept instead
+  const int64_t counted = 8;  // int64 number of targets that the sum is divided by
+  return norm_statistics + positions + logsumexp + no_fp32_copy + counted;
 }
 
 TEST(Formulas, ActivationsOfALayer) {

@@ -56,6 +56,8 @@ inline const std::map<std::string, WordMeaning>& model_words() {
          run.model.vit.heads = run.model.gpt.heads = run.model.llama.heads = n;
          run.model.llama.kv_heads = n;
        }},
+      {"full",  // experts that may be: the rest of the tokens is dropped
+       [](Run& run, int64_t) { run.model.gpt.moe.capacity = run.model.llama.moe.capacity = 1.0; }},
       {"moe",
        [](Run& run, int64_t n) { run.model.gpt.moe.experts = run.model.llama.moe.experts = n; }}};
   return words;

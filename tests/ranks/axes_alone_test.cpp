@@ -26,12 +26,13 @@ std::vector<AxesCase> cases_alone() {
                 "pipeline2_micro1_naive"});
   add(ModelName::gpt, {"pipeline2_micro2_untied", "tensor2_untied"});
   add(ModelName::llama, {"pipeline2_micro2_tied", "tensor2_tied"});
-  add(ModelName::swinir, {"context2", "context3_rows24", "context4_rows16_micro3"});
+  add(ModelName::swinir, {"tensor2", "context2", "context3_rows24", "context4_rows16_micro3"});
   for (const ModelName model : {ModelName::mlp, ModelName::swinir})
     add(model, {"pipeline2", "pipeline2_micro2"});
   add(ModelName::mlp, {"pipeline3_micro3_zbh1"});
   for (const ModelName model : {ModelName::gpt, ModelName::llama})
-    add(model, {"moe4_expert2", "moe6_expert3_micro2", "moe4_expert4"});
+    add(model, {"moe4_expert2", "moe6_expert3_micro2", "moe4_expert4", "moe4_expert2_full",
+                "moe4_expert4_full_micro2"});
   return cases;
 }
 

@@ -68,7 +68,8 @@ std::vector<AxesCase> of_swinir() {
   for (const char* words :
        {"context2_data2_micro2", "context2_shard2_z1_micro2", "context2_shard2_z2_micro2",
         "context2_shard2_z3_micro2", "pipeline2_context2_micro2", "pipeline2_data2_micro2",
-        "pipeline2_shard2_z3_micro2"})
+        "pipeline2_shard2_z3_micro2", "tensor2_context2_micro2", "tensor2_data2_micro2",
+        "tensor2_shard2_z3_micro2", "tensor2_pipeline2_micro2"})
     cases.push_back({ModelName::swinir, words});
   return cases;
 }

@@ -32,7 +32,8 @@ TEST(Layout, RefusesWhatAModelCannotSplit) {
   EXPECT_TRUE(contains(text, "mesh.tensor = 2 with model mlp"));
   EXPECT_TRUE(contains(text, "set mesh.tensor=1"));
   EXPECT_TRUE(contains(refused(tiny(ModelName::mlp, "context2")), "mesh.context = 2 with model"));
-  EXPECT_TRUE(contains(refused(tiny(ModelName::swinir, "tensor2")), "mesh.context"));
+  EXPECT_TRUE(contains(refused(tiny(ModelName::swinir, "tensor5")),
+                       "mesh.tensor = 5 does not divide model.heads"));
   text = refused(tiny(ModelName::gpt, "tensor3"));
   EXPECT_TRUE(contains(text, "mesh.tensor = 3 does not divide model.heads = 4"));
   EXPECT_TRUE(contains(text, "set mesh.tensor to one of 1, 2, 4"));
