@@ -60,8 +60,8 @@ __global__ void row_logsumexp_kernel(const T* scores, Wide<T>* out, int64_t clas
   }
   __syncthreads();
   if (warp != 0) return;
-  mine = lane < entropy_threads / 32 ? LogSum<W>{tops[lane], sums[lane]}
-                                     : LogSum<W>{-INFINITY, W(0)};
+  mine =
+      lane < entropy_threads / 32 ? LogSum<W>{tops[lane], sums[lane]} : LogSum<W>{-INFINITY, W(0)};
   mine = across_warp<W>(mine);
   if (lane == 0) out[blockIdx.x] = mine.top + log(mine.sum);
 }
