@@ -63,7 +63,8 @@ Pass with_tokens_of(const Pass& pass, const at::Tensor& x, int64_t usual, const 
   if (pass.tokens.tokens > 0) return with_tokens(pass, pass.tokens.tokens, layout);
   Pass with = with_tokens(pass, usual, layout);
   if (tokens_between(layout, with) == x.size(1)) return with;
-  const int64_t ranks = layout.context.size() * (layout.sequence ? layout.tensor.size() : 1);
+  const int64_t sharers = layout.sequence ? layout.tensor.size() : 1;
+  const int64_t ranks = sharers * layout.context.size();
   return with_tokens(pass, x.size(1) * ranks, layout);
 }
 
@@ -91,8 +92,8 @@ at::Tensor token_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 
 at::Tensor join_scores(const at::Tensor& scores, const Layout& layout, int64_t vocabulary,
                        int64_t usual) {
-  const at::Tensor whole = comm::gather_from(scores, layout.tensor, -1,
-                                             comm::even_shares(vocabulary, layout.tensor.size()));
+  at::Tensor whole = comm::gather_from(scores, layout.tensor, -1,
+                                       comm::even_shares(vocabulary, layout.tensor.size()));
   if (layout.context.size() == 1) return whole;
   parallel::TokenShare share = share_of_tokens(usual, layout);
   if (share.count() != whole.size(1))

@@ -45,7 +45,7 @@ HeldTokens tokens_in_split(const Layout&, const Pass& pass) {
 }
 
 HeldTokens tokens_between_splits(const Layout& layout, const Pass& pass) {
-  const HeldTokens all = tokens_in_split(layout, pass);
+  HeldTokens all = tokens_in_split(layout, pass);
   if (!shares_tokens(layout)) return all;
   const comm::Counts counts = comm::even_shares(count_of(all.ranges), layout.tensor.size());
   int64_t first = 0;

@@ -58,7 +58,7 @@ at::Tensor split_cross_entropy(const at::Tensor& scores, const at::Tensor& targe
 }
 
 at::Tensor split_norms(const at::Tensor& x, const comm::Group& context) {
-  const at::Tensor own = at::linalg_vector_norm(x.flatten(1), 2, at::IntArrayRef{1});
+  at::Tensor own = at::linalg_vector_norm(x.flatten(1), 2, at::IntArrayRef{1});
   if (context.size() == 1) return own;
   // A norm of norms: unlike the root of a sum it has a gradient where all is 0.
   const at::Tensor all = comm::gather_from(own.unsqueeze(0), context, 0);

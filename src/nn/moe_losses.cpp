@@ -8,6 +8,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -118,7 +119,7 @@ at::Tensor with_losses(const at::Tensor& x, const RouteLosses& losses, Extras& e
   for (const auto& [name, of_all] : losses) {
     const int64_t real = extras.samples < 0 ? of_all.size(0) : extras.samples;
     const at::Tensor by_sample = of_all.narrow(0, 0, real);
-    note(extras.losses, layer + "." + name, by_sample.detach().sum());
+    note(extras.losses, fmt::format("{}.{}", layer, name), by_sample.detach().sum());
     const at::Tensor mean = by_sample.sum() / static_cast<double>(std::max<int64_t>(real, 1));
     sum = sum.defined() ? sum + mean : mean;
   }

@@ -229,7 +229,7 @@ Travel from_experts(const at::Tensor& y, const ExpertRows& rows) {
 at::Tensor Travel::arrive() {
   if (leg_ != nullptr) tensor_ = RowsArrive::apply(tensor_, leg_);
   leg_ = nullptr;
-  const at::Tensor arrived = std::exchange(tensor_, {});
+  at::Tensor arrived = std::exchange(tensor_, {});
   if (home_) return arrived;
   if (rows_.even()) return rows_by_expert(arrived, rows_);
   return rows_.order.defined() ? kernels::reordered(arrived, rows_.order, rows_.inverse) : arrived;

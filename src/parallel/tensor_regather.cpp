@@ -71,9 +71,9 @@ std::vector<at::Tensor> in_chunks(const at::Tensor& x, const RegatherJob& job) {
     first += own;
     return Gathering(x.narrow(1, first - own, own), job.axis.group, counts);
   };
-  Gathering next = depart(0);
+  std::optional<Gathering> next = depart(0);
   for (int64_t chunk = 0; chunk < cut.count(); ++chunk) {
-    Gathering now = std::move(next);
+    Gathering now = *std::exchange(next, std::nullopt);
     if (chunk + 1 < cut.count()) next = depart(chunk + 1);
     const at::Tensor whole = now.front();
     for (size_t i = 0; i < job.layers.size(); ++i)
@@ -167,7 +167,7 @@ struct Regather : torch::autograd::Function<Regather> {
     for (const SplitWeights& layer : job->layers) uses += layer.weight.requires_grad() ? 1 : 0;
     const auto input = std::make_shared<GatheredOnce>(x, job, uses);
     for (size_t i = 0; i < job->layers.size(); ++i) {
-      const at::Tensor grad = grads[i];
+      const at::Tensor& grad = grads[i];
       const auto& [weight, bias] = job->layers[i];
       if (bias.defined() && bias.requires_grad())
         job->axis.later->add(job->key, {bias, [grad] { return rows_of(grad).sum(0); }, job->place});
