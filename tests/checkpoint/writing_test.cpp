@@ -34,6 +34,9 @@ double now() {
 
 const std::atomic<bool> staying = false;
 
+// Every save has a token of its own, also a second one of the same step.
+int attempt = 0;
+
 // What Store::save gives to the thread of a rank, without a group: ranks may be processes that die.
 Job job_of(const fs::path& dir, int64_t step, int rank, int ranks, double timeout = 10) {
   std::vector<std::vector<Holding>> all;
@@ -41,7 +44,8 @@ Job job_of(const fs::path& dir, int64_t step, int rank, int ranks, double timeou
     all.push_back(holdings_of(state_of(Layout::flat, r, ranks, step)));
   const State mine = state_of(Layout::flat, rank, ranks, step);
   const std::string name = fmt::format("step-{:08}", step);
-  Job job{.temporary = dir / (name + ".tmp-t" + std::to_string(step)),
+  const std::string token = fmt::format("t{}-{}", step, attempt);
+  Job job{.temporary = dir / (name + ".tmp-" + token),
           .target = dir / name,
           .plans = plan_shards(holdings_of(mine), runs_of(all, rank), rank, ranks),
           .manifest = {},
@@ -50,7 +54,7 @@ Job job_of(const fs::path& dir, int64_t step, int rank, int ranks, double timeou
           .options = {.keep = 2, .timeout = {timeout}}};
   job.manifest.step = step;
   job.manifest.world = ranks;
-  job.manifest.token = "t" + std::to_string(step);
+  job.manifest.token = token;
   take_late(job.plans, mine);
   return job;
 }
@@ -105,6 +109,7 @@ TEST(Writing, KilledInTheMiddle) {
   write_all_ranks(dir.path(), 1, 3);
   int64_t newest = 1;
   for (unsigned round = 0; round < 10; ++round) {
+    ++attempt;
     const pid_t child = fork();
     if (child == 0)
       for (int64_t step = newest + 1;; ++step) write_all_ranks(dir.path(), step, 3);
