@@ -170,11 +170,10 @@ void Step::sum_routing(const AllExtras& extras, const data::Batch& batch,
   result.max_load = at::zeros({}, there);
   std::map<std::string, at::Tensor> loads;
   for (const nn::Extras& micro : extras) {
-    if (micro.weight == 0) continue;  // padding
     for (const auto& [layer, loss] : micro.losses) result.aux_loss.add_(loss);
     for (const auto& [layer, load] : micro.loads) {
       at::Tensor& sum = loads.try_emplace(layer, at::zeros(load.sizes(), there)).first->second;
-      sum.add_(load);
+      if (micro.weight > 0) sum.add_(load);  // else padding: this rank has a part in the sums below
     }
   }
   result.aux_loss.div_(static_cast<double>(std::max<int64_t>(global_samples(batch), 1)));

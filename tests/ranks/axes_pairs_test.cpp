@@ -57,10 +57,10 @@ std::vector<AxesCase> triples() {
   for (const char* words :
        {"pipeline2_data2_shard2_z2_micro2", "pipeline2_data2_context2_micro2",
         "pipeline2_data2_moe4_expert2_micro2", "pipeline2_context2_moe4_expert2_micro2",
-        "data2_tensor2_moe4_expert2", "context2_shard2_z3_moe4_expert2",
-        "pipeline2_tensor2_moe4_expert2_micro2", "tensor2_context2_moe4_expert2_micro2",
-        "pipeline2_shard2_z3_moe4_expert2_micro2", "tensor2_shard2_z2_moe4_expert2",
-        "data2_context2_moe4_expert2"})
+        "data2_shard2_z3_moe4_expert2", "data2_tensor2_moe4_expert2",
+        "context2_shard2_z3_moe4_expert2", "pipeline2_tensor2_moe4_expert2_micro2",
+        "tensor2_context2_moe4_expert2_micro2", "pipeline2_shard2_z3_moe4_expert2_micro2",
+        "tensor2_shard2_z2_moe4_expert2", "data2_context2_moe4_expert2"})
     cases.push_back({ModelName::gpt, words});
   return cases;
 }
