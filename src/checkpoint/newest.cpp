@@ -7,8 +7,8 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "braid/comm/texts.h"
 #include "braid/core/error.h"
-#include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 
@@ -66,7 +66,7 @@ Attempt attempt(const fs::path& dir, const Store::Take& take, Snapshot& snapshot
 
 // "" if all ranks have read it; else the first reason. Throws if a rank met something else.
 std::string verdict(const comm::Group& world, const Attempt& mine, const fs::path& dir) {
-  const std::vector<std::string> all = exchange_texts(world, mine.text());
+  const std::vector<std::string> all = comm::exchange_texts(world, mine.text());
   if (mine.other) std::rethrow_exception(mine.other);
   for (size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank].starts_with("!"))
@@ -91,7 +91,7 @@ Snapshot without_tensors(const Reader& reader) {
 std::optional<Found> find_newest(const fs::path& dir, const comm::Group& world,
                                  const Store::Take& take) {
   const std::string listed = world.rank() == 0 ? candidates_in(dir).dump() : "";
-  const json candidates = json::parse(exchange_texts(world, listed).front());
+  const json candidates = json::parse(comm::exchange_texts(world, listed).front());
   Found found;
   for (const json& candidate : candidates) {
     const auto name = candidate.at(0).get<std::string>();

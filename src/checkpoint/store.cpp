@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/checkpoint/store.h"
+#include "braid/comm/texts.h"
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -13,7 +14,6 @@
 
 #include "braid/core/error.h"
 #include "braid/core/mix.h"
-#include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/newest.h"
 #include "checkpoint/staging.h"
@@ -111,7 +111,7 @@ std::string Store::Writing::agree(const comm::Group& world, const std::vector<Ho
   const std::string failure = complaint(), text = to_text(mine);
   const std::string word = (text == layout ? "=" : "*") + fresh_token();
   const std::vector<std::string> all =
-      exchange_texts(world, failure.empty() ? word : "-" + failure);
+      comm::exchange_texts(world, failure.empty() ? word : "-" + failure);
   rethrow();
   bool same = true;
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -127,7 +127,8 @@ std::string Store::Writing::agree(const comm::Group& world, const std::vector<Ho
 
 void Store::Writing::deal(const comm::Group& world, const std::string& text) {
   std::vector<std::vector<Holding>> all;
-  for (const std::string& other : exchange_texts(world, text)) all.push_back(holdings_from(other));
+  for (const std::string& other : comm::exchange_texts(world, text))
+    all.push_back(holdings_from(other));
   runs = runs_of(all, world.rank());
   layout = text;
 }

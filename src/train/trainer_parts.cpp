@@ -12,7 +12,7 @@
 #include "braid/core/units.h"
 #include "braid/memory/usage.h"
 #include "braid/train/session.h"
-#include "train/texts.h"
+#include "train/agreed.h"
 #include "train/trainer_impl.h"
 
 namespace braid::train {

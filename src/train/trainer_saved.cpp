@@ -5,8 +5,8 @@
 
 #include <sstream>
 
+#include "braid/comm/texts.h"
 #include "braid/train/session.h"
-#include "train/texts.h"
 #include "train/trainer_impl.h"
 
 namespace braid::train {
@@ -105,7 +105,7 @@ std::set<std::string> Trainer::Impl::names_elsewhere() const {
   std::string mine;
   for (const Param& param : model.params()) mine += param.name + '\n';
   std::set<std::string> names;
-  for (const std::string& text : gather_texts(ranks.control, mine)) {
+  for (const std::string& text : comm::exchange_texts(ranks.control, mine)) {
     std::istringstream lines(text);
     for (std::string name; std::getline(lines, name);) names.insert(name);
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoint/exchange.h"
+#include "braid/comm/texts.h"
 
 #include <ATen/ops/empty.h>
 
 #include <cstring>
 #include <numeric>
 
-namespace braid::checkpoint {
+namespace braid::comm {
 
-std::vector<std::string> exchange_texts(const comm::Group& world, const std::string& mine) {
+std::vector<std::string> exchange_texts(const Group& world, const std::string& mine) {
   if (world.size() == 1) return {mine};
   const auto ranks = static_cast<size_t>(world.size());
   const at::Tensor length = at::empty({1}, at::TensorOptions(c10::kLong));
@@ -32,4 +32,4 @@ std::vector<std::string> exchange_texts(const comm::Group& world, const std::str
   return texts;
 }
 
-}  // namespace braid::checkpoint
+}  // namespace braid::comm
