@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/checkpoint/store.h"
-#include "braid/comm/texts.h"
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "braid/comm/texts.h"
 #include "braid/core/error.h"
 #include "braid/core/mix.h"
 #include "checkpoint/folder.h"
