@@ -61,7 +61,7 @@ struct SlurmRun : Cli {
 TEST_F(SlurmRun, SignalSavesAndARequeuedJobGivesTheUnbrokenResult) {
   slurm->submit("-N2 -n2", job());
   ASSERT_TRUE(trained_to(120)) << slurm->job_output();
-  EXPECT_EQ(slurm->run("scancel --signal=USR1 1"), 0) << slurm->output();
+  EXPECT_EQ(slurm->run("scancel --signal=USR1 " + slurm->field("JobId")), 0) << slurm->output();
   expect_unbroken();
 }
 

@@ -55,7 +55,7 @@ class Slurm {
   }
   std::string job_output() const { return text_of(dir_ / "job.out"); }
   std::string field(const std::string& name) const {  // of that job
-    run("scontrol show job 1");
+    run("scontrol show job");
     const std::string text = output();
     const size_t at = text.find(name + "=");
     if (at == std::string::npos) return "";
