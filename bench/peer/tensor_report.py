@@ -4,8 +4,11 @@ import platform
 
 from pair_report import head, print_pairs, times
 
-PAIRS = {name: (name, peer) for name, peer in
-         {"tensor": "tensor", "sequence": "sequence", "overlap": "sequence"}.items()}  # braid's mode: the peer's
+PAIRS = {  # name: braid's mode, the peer's
+    "tensor": ("tensor", "tensor"),
+    "sequence": ("sequence", "sequence"),
+    "overlap": ("overlap", "sequence"),
+}
 
 
 def summary(runs):
