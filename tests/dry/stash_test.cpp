@@ -22,8 +22,8 @@ namespace braid {
 namespace {
 
 using memory::StashFormat;
-const c10::Device gpu(c10::kCUDA, 0);
-constexpr int64_t rows = 70, width = 31, layers = 4, elements = rows * width;
+const c10::Device stash_gpu(c10::kCUDA, 0);
+constexpr int64_t stack_rows = 70, width = 31, layers = 4, elements = stack_rows * width;
 
 // x <- dropout(tanh(x w)): a layer keeps its input, the result of tanh and a mask.
 at::Tensor run_layers(at::Tensor x, const std::vector<at::Tensor>& weights) {
@@ -66,17 +66,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(StashBytes, AreThoseOfTheBits) {
   Formula formula = GetParam();
-  formula.options.device = gpu;
+  formula.options.device = stash_gpu;
   memory::Ledger ledger;
   const memory::Instruments on({.ledger = &ledger, .dry = true});
-  const auto there = at::TensorOptions().device(gpu);
+  const auto there = at::TensorOptions().device(stash_gpu);
   const auto weights = make_weights(there, false);
   for (const at::Tensor& w : weights) mark(w, MemoryKind::parameter);
   const auto stash = memory::make_stash(formula.options);
   at::Tensor loss;
   {
     const memory::SavedScope kept(*stash);
-    loss = run_layers(at::zeros({rows, width}, there), weights).sum();
+    loss = run_layers(at::zeros({stack_rows, width}, there), weights).sum();
   }
   const bool offload = formula.options.offload;
   const memory::KindBytes held =
@@ -93,7 +93,7 @@ TEST_P(StashBytes, AreThoseOfTheBits) {
 
 std::vector<at::Tensor> real_gradients(memory::Stash* stash, at::Tensor& loss) {
   const auto weights = make_weights({}, true);
-  at::Tensor x = at::empty({rows, width});
+  at::Tensor x = at::empty({stack_rows, width});
   fill_normal(x, random_key(1, "x"));
   {
     const memory::SavedScope kept(stash);
@@ -161,8 +161,8 @@ TEST_P(StashedStep, DryEqualsRealToTheByte) {
   // On a GPU it is the device's memory that counts.
   train::RunOptions without = run;
   without.memory = {};
-  EXPECT_LT(train::measure(run, {.device = gpu}).second_step.peak.bytes,
-            train::measure(without, {.device = gpu}).second_step.peak.bytes);
+  EXPECT_LT(train::measure(run, {.device = stash_gpu}).second_step.peak.bytes,
+            train::measure(without, {.device = stash_gpu}).second_step.peak.bytes);
 }
 
 std::vector<StashCase> stash_cases() {

@@ -22,8 +22,8 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-at::Tensor drawn(at::IntArrayRef shape, std::string_view name,
-                 c10::ScalarType dtype = c10::kFloat) {
+at::Tensor drawn_values(at::IntArrayRef shape, std::string_view name,
+                        c10::ScalarType dtype = c10::kFloat) {
   at::Tensor values = at::empty(shape, dtype);
   fill_normal(values, random_key(7, name));
   return values;
@@ -38,7 +38,7 @@ class BitsOf : public testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(SoManyElements, BitsOf, testing::Values(0, 1, 7, 8, 9, 64, 100003));
 
 TEST_P(BitsOf, TruthValuesComeBackFromAnEighthOfTheBytes) {
-  const at::Tensor mask = drawn({GetParam()}, "mask").gt(0.3);
+  const at::Tensor mask = drawn_values({GetParam()}, "mask").gt(0.3);
   const at::Tensor bits = pack_bits(mask);
   EXPECT_EQ(static_cast<int64_t>(bits.nbytes()), (GetParam() + 7) / 8);
   EXPECT_TRUE(at::equal(unpack_bits(bits, mask.sizes()), mask));
@@ -51,7 +51,7 @@ TEST_P(BitsOf, TruthValuesComeBackFromAnEighthOfTheBytes) {
 }
 
 TEST(Bits, FollowTheSizesNotTheMemory) {
-  const at::Tensor mask = drawn({5, 12}, "mask").gt(0).t().narrow(0, 2, 9);
+  const at::Tensor mask = drawn_values({5, 12}, "mask").gt(0).t().narrow(0, 2, 9);
   EXPECT_TRUE(at::equal(unpack_bits(pack_bits(mask), mask.sizes()), mask));
 }
 
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(DtypeAndElements, BlocksOf,
 
 TEST_P(BlocksOf, AreOffByHalfAStepAtMost) {
   const auto [dtype, count] = GetParam();
-  const at::Tensor x = drawn({count}, "x", dtype);
+  const at::Tensor x = drawn_values({count}, "x", dtype);
   const Blocks blocks = quantize_blocks(x);
   EXPECT_EQ(blocks.codes.numel(), count);
   EXPECT_EQ(blocks.codes.scalar_type(), c10::kChar);
@@ -82,7 +82,7 @@ TEST_P(BlocksOf, AreOffByHalfAStepAtMost) {
 
 TEST_P(BlocksOf, EqualTheSameInPlainOperators) {
   const auto [dtype, count] = GetParam();
-  const at::Tensor x = drawn({count}, "x", dtype);
+  const at::Tensor x = drawn_values({count}, "x", dtype);
   const Blocks blocks = quantize_blocks(x);
   if (count == 0) return;
   const auto [codes, scales] =
@@ -108,14 +108,14 @@ TEST(Blocks, ZerosStayZerosAndWhatIsNotFiniteIsSeen) {
 
 // A gradient with infinities: where the gate is closed it must be 0, not NaN.
 at::Tensor odd_gradient(const at::Tensor& y) {
-  at::Tensor grad = drawn(y.sizes(), "grad", y.scalar_type());
+  at::Tensor grad = drawn_values(y.sizes(), "grad", y.scalar_type());
   grad.view({-1}).narrow(0, 0, 20).fill_(infinity);
   return grad;
 }
 
 TEST(PackedRelu, GradientsAreTorchsToTheBitFromABitAnElement) {
   for (const c10::ScalarType dtype : {c10::kFloat, c10::kDouble, c10::kBFloat16}) {
-    const at::Tensor x = drawn({9, 37}, "x", dtype).requires_grad_();
+    const at::Tensor x = drawn_values({9, 37}, "x", dtype).requires_grad_();
     x.detach()[1][3].fill_(nan);
     x.detach()[2][3].fill_(0);
     const at::Tensor wanted = at::relu(x), got = relu(x, /*packed=*/true);
@@ -128,7 +128,7 @@ TEST(PackedRelu, GradientsAreTorchsToTheBitFromABitAnElement) {
 
 TEST(PackedRelu, LeakyToo) {
   for (const c10::ScalarType dtype : {c10::kFloat, c10::kDouble, c10::kBFloat16}) {
-    const at::Tensor x = drawn({9, 37}, "x", dtype).t().requires_grad_();
+    const at::Tensor x = drawn_values({9, 37}, "x", dtype).t().requires_grad_();
     const at::Tensor wanted = at::leaky_relu(x, 0.01), got = leaky_relu(x, 0.01, true);
     const at::Tensor grad = odd_gradient(wanted).contiguous();
     EXPECT_TRUE(at::equal(got, wanted));

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t rows = 64, width = 32, layers = 5;
 constexpr int64_t value_bytes = rows * width * 4;
-const c10::Device gpu(c10::kCUDA, 0);
+const c10::Device stash_gpu(c10::kCUDA, 0);
 
 at::Tensor drawn(at::IntArrayRef sizes, std::string_view name) {
   at::Tensor values = at::empty(sizes);
@@ -182,13 +182,13 @@ TEST(Stash, OnADryGpuBytesGoToTheHost) {
   at::ones({2}).requires_grad_().sum().backward();  // a plain pass before must not matter
   Ledger ledger;
   const Instruments on({.ledger = &ledger, .dry = true});
-  const Stack stack(gpu, /*values=*/false);
+  const Stack stack(stash_gpu, /*values=*/false);
   at::Tensor loss;
-  const auto stash = make_stash({.offload = true, .window = 2, .smallest = 0, .device = gpu});
+  const auto stash = make_stash({.offload = true, .window = 2, .smallest = 0, .device = stash_gpu});
   const int64_t weights = layers * width * width * 4;
   {
     const SavedScope kept(*stash);
-    loss = stack.forward(at::zeros({rows, width}, at::TensorOptions().device(gpu))).sum();
+    loss = stack.forward(at::zeros({rows, width}, at::TensorOptions().device(stash_gpu))).sum();
   }
   EXPECT_EQ(ledger.live(cuda()), weights + 2 * value_bytes + 4);
   EXPECT_EQ(ledger.live(pinned_host), (layers + 1) * value_bytes);
