@@ -174,7 +174,6 @@ void Staged::run(const std::vector<Micro>& micros, const StagedHooks& hooks) {
                 .loss =
                     [&](const Carry& output, int micro) {
                       const Region here(regions::forward);
-                      const memory::SavedScope kept(hooks.stash);
                       return hooks.loss(output.at(0), at(micro));
                     },
                 .carried = [&](int, int micro) { return model_.carried(at(micro).input); },

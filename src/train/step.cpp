@@ -121,8 +121,8 @@ at::Tensor Step::one_after_the_other(const std::vector<Micro>& micros,
     std::optional<Region> region(std::in_place, regions::forward);
     std::optional<memory::SavedScope> kept(std::in_place, share_.stash);
     const at::Tensor output = nn::run(model_, micro.input, micro.pass);
+    kept.reset();  // what the loss keeps is wanted at once
     const at::Tensor loss = loss_of(output, micro, batch);
-    kept.reset();
     enter("backward");
     region.emplace(regions::backward);
     scaled(loss).backward();
