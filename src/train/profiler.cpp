@@ -31,6 +31,8 @@ double seconds_of_step(c10::Device device) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+}  // namespace
+
 enum class ProfilePhase : uint8_t { wait, warm_up, trace, overhead, over };
 
 // The steps of one profile.
@@ -49,8 +51,6 @@ struct ProfileCycle {
     return step < end() ? ProfilePhase::overhead : ProfilePhase::over;
   }
 };
-
-}  // namespace
 
 struct Profiler::State {
   State(ProfileOptions given, ProfilerPlace where)
