@@ -18,7 +18,7 @@
 #include "braid/memory/instruments.h"
 #include "braid/memory/stash.h"
 
-namespace braid::memory {
+namespace braid::memory::test_stash {
 namespace {
 
 constexpr int64_t rows = 64, width = 32, layers = 5;
@@ -234,4 +234,4 @@ TEST(Stash, ScopesNestTheInnermostCounts) {
 }
 
 }  // namespace
-}  // namespace braid::memory
+}  // namespace braid::memory::test_stash
