@@ -110,8 +110,8 @@ Weights resumed(const std::vector<std::string>& first, const std::vector<std::st
 }
 
 TEST(Offload, CheckpointsMoveToTheHostAndBack) {
-  for (const std::string& dtype : {"train.param=bf16", "train.param=fp32"})
-    for (const std::string& optimizer : {"optimizer.name=adam", "optimizer.name=sgd"}) {
+  for (const std::string dtype : {"train.param=bf16", "train.param=fp32"})
+    for (const std::string optimizer : {"optimizer.name=adam", "optimizer.name=sgd"}) {
       const std::vector<std::string> plain = {dtype, optimizer, "train.ema=0.9"};
       const std::vector<std::string> host = with(plain, on_host);
       const Weights expected = resumed(plain, plain);
@@ -122,7 +122,7 @@ TEST(Offload, CheckpointsMoveToTheHostAndBack) {
 }
 
 TEST(Offload, TheSavedStateHasTheSameNamesAndTypes) {
-  for (const std::string& dtype : {"train.param=bf16", "train.param=fp32"}) {
+  for (const std::string dtype : {"train.param=bf16", "train.param=fp32"}) {
     const std::vector<std::string> sets = {dtype, "train.steps=2"};
     const test::TempDir dir;
     TestRun plain(run_of(gpt_run, with(sets, {"run.dir=" + (dir / "plain").string()})));
@@ -177,8 +177,8 @@ Weights simulated(const RunOptions& options, int64_t delay) {
 }
 
 TEST(Offload, LateUpdatesAreThoseOfASimulator) {
-  for (const std::string& precision : {"train.precision=fp32", "train.precision=fp64"})
-    for (const std::string& optimizer : {"optimizer.name=adam", "optimizer.name=sgd"}) {
+  for (const std::string precision : {"train.precision=fp32", "train.precision=fp64"})
+    for (const std::string optimizer : {"optimizer.name=adam", "optimizer.name=sgd"}) {
       const std::vector<std::string> sets = {precision,
                                              optimizer,
                                              "train.steps=7",
