@@ -192,7 +192,7 @@ TEST(Offload, LateUpdatesAreThoseOfASimulator) {
 }
 
 TEST(Offload, ALateUpdateSurvivesAStop) {
-  for (const std::string& dtype :
+  for (const std::string dtype :
        {"train.param=bf16", "train.precision=fp32", "train.precision=fp16"}) {
     const std::vector<std::string> late = {dtype, "memory.offload=[optimizer]", "memory.delay=1",
                                            "optimizer.schedule=constant", "train.ema=0.9"};
