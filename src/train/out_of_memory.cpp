@@ -11,6 +11,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <new>
 #include <thread>
 #include <utility>
@@ -82,6 +84,8 @@ std::string named_report(const Ranks& ranks) {
                        : fmt::format("out_of_memory.rank{}.json", ranks.mesh.rank());
 }
 
+constexpr const char* report_text = "out_of_memory/report.txt";
+
 // One rank of those that fail together reports: the one that makes the folder.
 bool claim(const fs::path& dir) {
   make_dirs(dir);
@@ -141,16 +145,25 @@ void tell(const MemoryScene& scene, const std::string& text) {
   std::fputs((text + "\n").c_str(), stderr);
 }
 
+// The terminal shows what the first rank says: it says the report of the one that was faster.
+std::string report_of_another(const MemoryScene& scene, const fs::path& dir) {
+  await_report(dir);
+  if (scene.ranks.first()) {
+    std::ifstream file(dir / report_text);
+    tell(scene, std::string(std::istreambuf_iterator<char>(file), {}));
+  }
+  return fmt::format("see the report of another rank in {}", dir.string());
+}
+
 // The report is help: whatever goes wrong while it is made must not hide why the run ended.
 std::string report_once(NoRoom failed, const MemoryScene& scene) {
   const fs::path dir = run_dir(scene.options);
   try {
-    if (!claim(dir)) {
-      await_report(dir);
-      return fmt::format("see the report of another rank in {}", dir.string());
-    }
+    if (!claim(dir)) return report_of_another(scene, dir);
     const MemoryReport report = make_report(std::move(failed), scene);
-    tell(scene, to_text(report));
+    const std::string text = to_text(report);
+    tell(scene, text);
+    write_atomic(dir / report_text, text);
     write_files(report, scene, dir);
     for (const Change& change : report.changes)
       if (change.fits)
