@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Dry steps against the CUDA allocator: for each case the predicted peak, what the allocator was
-// asked for at its peak, and the scratch of every kernel where the two differ.
+// asked for at its peak and at the end of each phase, and the scratch of every kernel where the two
+// differ. Each model also with parts computed again and with parts on the host.
 //
-//   build/bin/bench_cuda_memory [case]      one JSON object a case on stdout; needs a GPU
+//   build/bin/bench_cuda_memory [case] [--dry]   one JSON object a case on stdout
+//
+// `case` is a part of a name: "gpt bf16", "recompute blocks", "offload". Needs a GPU; --dry: the
+// predicted side alone, without one.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <exception>
 #include <map>
 #include <string>
 #include <utility>
@@ -76,6 +82,53 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
+// The choices of the `memory` section that each model is measured with.
+struct Choice {
+  std::string name;
+  memory::MemoryOptions memory;
+};
+
+std::vector<Choice> all_choices() {
+  using memory::Again;
+  using Words = std::vector<std::string>;
+  const auto choice = [](std::string name, Again again, Words offload) {
+    memory::MemoryOptions options;
+    options.recompute = again;
+    options.offload = std::move(offload);
+    return Choice{std::move(name), std::move(options)};
+  };
+  return {choice("recompute blocks", Again::blocks, {}),
+          choice("recompute attention", Again::attention, {}),
+          choice("recompute matmuls", Again::matmuls, {}),
+          choice("offload optimizer", Again::none, {"optimizer"}),
+          choice("offload activations", Again::none, {"activations"}),
+          choice("offload parameters", Again::none, {"parameters"}),
+          choice("recompute blocks offload optimizer activations", Again::blocks,
+                 {"optimizer", "activations"})};
+}
+
+bool has_choices(const std::string& name) {
+  const std::string precision = name.substr(name.find(' ') + 1);
+  return precision == "fp32" || precision == "bf16" || name == "gpt bf16_params" ||
+         name == "gpt bf16 dropout";
+}
+
+// All of the above, and each model in fp32 and bf16 with each choice.
+std::vector<Case> cases_with_choices() {
+  const std::vector<Case> plain = all_cases();
+  std::vector<Case> cases = plain;
+  for (const Case& each : plain) {
+    if (!has_choices(each.name)) continue;
+    for (const Choice& choice : all_choices()) {
+      Case& with = cases.emplace_back(each);
+      with.name += " " + choice.name;
+      with.run.memory = choice.memory;
+      if (choice.memory.offloads("parameters")) with.run.train.zero = 3;
+    }
+  }
+  return cases;
+}
+
 std::string shapes_text(const memory::Operator& op) {
   std::string text;
   for (const memory::TensorShape& shape : op.inputs)
@@ -94,16 +147,18 @@ std::map<std::string, int64_t> scratch_of(const memory::OperatorLog& log) {
 
 // Over what is alive at the beginning, so that workspaces of earlier cases do not count.
 void print_phase(const char* name, const train::Phase& dry, const train::Phase& real) {
-  const int64_t predicted = dry.peak.bytes - dry.before;
+  const int64_t predicted = dry.peak.bytes - dry.before, left = dry.left - dry.before;
   fmt::print(
-      R"("{}": {{"dry": {}, "requested": {}, "difference": {}, "left_dry": {}, "left_real": {}, "dry_at": "{} {}", "real_at": "{} {}"}}, )",
-      name, predicted, real.requested, real.requested - predicted, dry.left - dry.before,
-      real.left - real.before, dry.peak.op, dry.peak.module, real.peak.op, real.peak.module);
+      R"("{}": {{"dry": {}, "requested": {}, "difference": {}, "left_dry": {}, "left_requested": {}, "left_difference": {}, "left_ledger": {}, "host_dry": {}, "host_real": {}, "dry_at": "{} {}", "real_at": "{} {}"}}, )",
+      name, predicted, real.requested, real.requested - predicted, left, real.requested_left,
+      real.requested_left - left, real.left - real.before, dry.host, real.host, dry.peak.op,
+      dry.peak.module, real.peak.op, real.peak.module);
 }
 
-void run_case(const Case& c) {
+// `witnessed`: the same on the GPU beside it.
+void run_case(const Case& c, bool witnessed) {
   const train::Measured dry = train::measure(c.run, {.device = gpu, .dry = true});
-  const train::Measured real = train::measure(c.run, {.device = gpu, .dry = false});
+  const train::Measured real = train::measure(c.run, {.device = gpu, .dry = !witnessed});
   fmt::print("{{\"case\": \"{}\", ", c.name);
   print_phase("backward", dry.backward, real.backward);
   print_phase("first_step", dry.first_step, real.first_step);
@@ -133,13 +188,24 @@ void run_case(const Case& c) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (accelerator() == nullptr) {
+  const std::vector<std::string> words(arguments + 1, arguments + count);
+  const bool witnessed = std::find(words.begin(), words.end(), "--dry") == words.end();
+  if (witnessed && accelerator() == nullptr) {
     fmt::print(stderr, "bench_cuda_memory: {}\n", accelerator_status().reason);
     return 1;
   }
-  const std::string wanted = count > 1 ? arguments[1] : "";
+  const std::string wanted = words.empty() || words[0] == "--dry" ? "" : words[0];
   // cuBLAS keeps the workspace that it takes at its first use, on this thread and on autograd's.
-  train::measure(all_cases().front().run, {.device = gpu, .dry = false});
-  for (const Case& c : all_cases())
-    if (c.name.find(wanted) != std::string::npos) run_case(c);
+  if (witnessed) train::measure(all_cases().front().run, {.device = gpu, .dry = false});
+  int failed = 0;
+  for (const Case& c : cases_with_choices()) {
+    if (c.name.find(wanted) == std::string::npos) continue;
+    try {
+      run_case(c, witnessed);
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "{}: {}\n", c.name, error.what());
+      ++failed;
+    }
+  }
+  return failed == 0 ? 0 : 1;
 }

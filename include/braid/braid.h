@@ -31,6 +31,7 @@
 #include "braid/parallel/divergence.h"
 #include "braid/parallel/expert.h"
 #include "braid/parallel/halo.h"
+#include "braid/parallel/host.h"
 #include "braid/parallel/local_sgd.h"
 #include "braid/parallel/mesh.h"
 #include "braid/parallel/pipedream.h"

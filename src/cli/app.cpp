@@ -38,6 +38,7 @@ std::unique_ptr<CLI::App> make_app(Action& action) {
   add_eval(*app, action);
   add_predict(*app, action);
   add_parity(*app, action);
+  add_profile(*app, action);
   add_inspect(*app, action);
   add_schedule(*app, action);
   add_report(*app, action);
@@ -71,7 +72,7 @@ int run(int argc, char** argv) {
     return complain(explain(error.complaint()), error.code());
   } catch (const std::bad_alloc&) {
     return complain("braid: out of memory\n  fix: a smaller train.micro_batch needs less",
-                    Exit::internal);
+                    Exit::memory);
   } catch (const c10::Error& error) {  // without the addresses of the stack
     return complain(fmt::format("braid: {}", error.what_without_backtrace()), Exit::internal);
   } catch (const std::exception& error) {

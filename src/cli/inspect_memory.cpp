@@ -108,7 +108,8 @@ MemoryView memory_view(const train::RunOptions& options, c10::Device device) {
   MemoryView view;
   view.device = device.is_cuda() ? "cuda" : "cpu";
   view.batch = train::global_batch_of(options.train, /*ranks=*/1);
-  view.micro_batch = std::min(options.train.micro_batch.value_or(view.batch), view.batch);
+  const int64_t micro = options.train.micro_batch.value_or(view.batch);
+  view.micro_batch = micro == 0 ? view.batch : std::min(micro, view.batch);
   view.precision = options.train.precision;
   view.measured = train::measure(options, {.device = device});
   try_changes(view, options, device);

@@ -12,6 +12,7 @@
 
 #include "braid/core/error.h"
 #include "braid/core/observe.h"
+#include "braid/core/region.h"
 
 namespace braid::comm {
 namespace {
@@ -131,6 +132,7 @@ std::unique_ptr<Pending::Flight> Pending::Flight::start(std::shared_ptr<GroupSta
 
 void Pending::Flight::wait() {
   const at::NoGradGuard no_grad;
+  const Region here(regions::communication), what(to_text(call.kind));
   const MemoryScope buffers(MemoryKind::communication);
   const int64_t entry = group->note->wait(note);
   with_reasons(*group, note.text, entry, [&] { work->wait(); });

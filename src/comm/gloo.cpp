@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gloo, as c10d brings it: TCP sockets between CPU processes (or threads).
+#include <ATen/ops/from_blob.h>
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -93,15 +94,35 @@ class GlooWaits : public std::enable_shared_from_this<GlooWaits> {
   std::vector<c10d::Work*> messages_;  // waited for now
 };
 
+// Gloo's threads let go of a call some time after it ended; what a step takes must not depend on
+// when. So they hold tensors that keep the memory only until the call has been waited for.
+class GlooLoan {
+ public:
+  at::Tensor lend(const at::Tensor& tensor) const {
+    owners_->push_back(tensor);
+    return at::from_blob(
+        tensor.data_ptr(), tensor.sizes(), tensor.strides(), [owners = owners_](void*) {},
+        tensor.options());
+  }
+  void end() const { owners_->clear(); }
+
+ private:
+  std::shared_ptr<std::vector<at::Tensor>> owners_ = std::make_shared<std::vector<at::Tensor>>();
+};
+
 // One call may be several of Gloo, and something to compute at its end.
 class GlooWork final : public Work {
  public:
-  GlooWork(std::shared_ptr<GlooWaits> waits, std::vector<C10dWork> parts,
+  GlooWork(std::shared_ptr<GlooWaits> waits, GlooLoan loan, std::vector<C10dWork> parts,
            std::function<void()> finish = {})
-      : waits_(std::move(waits)), parts_(std::move(parts)), finish_(std::move(finish)) {}
+      : waits_(std::move(waits)),
+        loan_(std::move(loan)),
+        parts_(std::move(parts)),
+        finish_(std::move(finish)) {}
 
   void wait() override {
     for (const C10dWork& part : parts_) waits_->wait_for_collective(*part);
+    loan_.end();
     if (finish_) finish_();
   }
   bool done() const override {
@@ -111,6 +132,7 @@ class GlooWork final : public Work {
 
  private:
   std::shared_ptr<GlooWaits> waits_;
+  GlooLoan loan_;
   std::vector<C10dWork> parts_;
   std::function<void()> finish_;
 };
@@ -179,17 +201,18 @@ class Gloo final : public Backend {
   static std::string here_key(int rank) { return fmt::format("here/{}", rank); }
   void meet(int rank, int size) const;
   [[noreturn]] void throw_not_connected(int rank, int size, const std::string& reason) const;
-  std::unique_ptr<Work> whole(C10dWork work) const {
-    return std::make_unique<GlooWork>(waits_, std::vector{std::move(work)});
+  std::unique_ptr<Work> whole(GlooLoan loan, C10dWork work) const {
+    return std::make_unique<GlooWork>(waits_, std::move(loan), std::vector{std::move(work)});
   }
   std::unique_ptr<Work> message(const Call& call);
-  C10dWork exchange(const at::Tensor& out, std::vector<int64_t> out_bytes, const at::Tensor& in,
+  std::unique_ptr<Work> all_to_all(const Call& call);
+  C10dWork exchange(at::Tensor out, std::vector<int64_t> out_bytes, at::Tensor in,
                     std::vector<int64_t> in_bytes);
   std::unique_ptr<Work> all_reduce(const Call& call);
   std::unique_ptr<Work> reduce_scatter(const Call& call);
   std::unique_ptr<Work> all_gather(const Call& call);
   std::unique_ptr<Work> gather_in_place(const Call& call);
-  C10dWork broadcast(const at::Tensor& tensor, int root);
+  C10dWork broadcast(const at::Tensor& bytes, int root);
 
   GlooOptions options_;
   Store store_;
@@ -231,16 +254,15 @@ std::unique_ptr<Work> Gloo::start(const Call& call) {
   // two threads (ranks of a test, or backward and the step) that start at once would break it.
   static std::mutex recorder;
   const std::lock_guard lock(recorder);
-  if (call.kind == Kind::barrier) return whole(sockets_->barrier());
-  if (call.kind == Kind::all_to_all)
-    return whole(exchange(call.output, byte_counts(call.output, call.output_counts, size()),
-                          call.input, byte_counts(call.input, call.input_counts, size())));
+  if (call.kind == Kind::barrier) return whole({}, sockets_->barrier());
+  if (call.kind == Kind::all_to_all) return all_to_all(call);
   if (bytes_of(call) == 0) return finished();  // on all ranks alike
   if (call.kind == Kind::all_reduce) return all_reduce(call);
   if (call.kind == Kind::reduce_scatter) return reduce_scatter(call);
   if (call.kind == Kind::all_gather) return all_gather(call);
-  if (call.kind == Kind::broadcast) return whole(broadcast(call.output, call.peer));
-  return message(call);
+  if (call.kind == Kind::send || call.kind == Kind::recv) return message(call);
+  const GlooLoan loan;
+  return whole(loan, broadcast(loan.lend(as_bytes(call.output)), call.peer));
 }
 
 std::unique_ptr<Work> Gloo::message(const Call& call) {
@@ -252,16 +274,24 @@ std::unique_ptr<Work> Gloo::message(const Call& call) {
 }
 
 std::unique_ptr<Work> Gloo::all_reduce(const Call& call) {
-  std::vector<at::Tensor> tensors{call.output};
+  const GlooLoan loan;
+  std::vector<at::Tensor> tensors{loan.lend(call.output)};
   c10d::AllreduceOptions options;
   options.reduceOp = gloo_op(call.op);
-  return whole(sockets_->allreduce(tensors, options));
+  return whole(loan, sockets_->allreduce(tensors, options));
 }
 
-C10dWork Gloo::exchange(const at::Tensor& out, std::vector<int64_t> out_bytes, const at::Tensor& in,
+C10dWork Gloo::exchange(at::Tensor out, std::vector<int64_t> out_bytes, at::Tensor in,
                         std::vector<int64_t> in_bytes) {
-  at::Tensor target = as_bytes(out), source = as_bytes(in);
-  return sockets_->alltoall_base(target, source, out_bytes, in_bytes);
+  return sockets_->alltoall_base(out, in, out_bytes, in_bytes);
+}
+
+std::unique_ptr<Work> Gloo::all_to_all(const Call& call) {
+  const GlooLoan loan;
+  return whole(loan, exchange(loan.lend(as_bytes(call.output)),
+                              byte_counts(call.output, call.output_counts, size()),
+                              loan.lend(as_bytes(call.input)),
+                              byte_counts(call.input, call.input_counts, size())));
 }
 
 // Every rank gets what the others hold of its share and adds it up itself: the bytes of a ring, and
@@ -270,10 +300,11 @@ std::unique_ptr<Work> Gloo::reduce_scatter(const Call& call) {
   const at::Tensor rows = rank_rows(call.output, size());
   const std::vector<int64_t> mine(static_cast<size_t>(size()),
                                   static_cast<int64_t>(call.output.nbytes()));
-  C10dWork moved =
-      exchange(rows, mine, call.input, byte_counts(call.input, call.input_counts, size()));
+  const GlooLoan loan;
+  C10dWork moved = exchange(loan.lend(as_bytes(rows)), mine, loan.lend(as_bytes(call.input)),
+                            byte_counts(call.input, call.input_counts, size()));
   return std::make_unique<GlooWork>(
-      waits_, std::vector{std::move(moved)},
+      waits_, loan, std::vector{std::move(moved)},
       [rows, out = call.output, op = call.op] { reduce_rows(out, rows, op); });
 }
 
@@ -281,12 +312,13 @@ std::unique_ptr<Work> Gloo::all_gather(const Call& call) {
   // c10d gathers into memory of its own and copies from there: large shares go straight instead.
   const bool large = call.output.nbytes() > (1u << 20);
   if (large || !call.output_counts.empty()) return gather_in_place(call);
-  at::Tensor out = as_bytes(call.output), in = as_bytes(call.input);
-  return whole(sockets_->_allgather_base(out, in));
+  const GlooLoan loan;
+  at::Tensor out = loan.lend(as_bytes(call.output)), in = loan.lend(as_bytes(call.input));
+  return whole(loan, sockets_->_allgather_base(out, in));
 }
 
-C10dWork Gloo::broadcast(const at::Tensor& tensor, int root) {
-  std::vector<at::Tensor> tensors{as_bytes(tensor)};
+C10dWork Gloo::broadcast(const at::Tensor& bytes, int root) {
+  std::vector<at::Tensor> tensors{bytes};
   c10d::BroadcastOptions options;
   options.rootRank = root;
   return sockets_->broadcast(tensors, options);
@@ -295,6 +327,7 @@ C10dWork Gloo::broadcast(const at::Tensor& tensor, int root) {
 // Each rank sends its own to all. Gloo has no other gather of shares of several sizes.
 std::unique_ptr<Work> Gloo::gather_in_place(const Call& call) {
   std::vector<C10dWork> parts;
+  const GlooLoan loan;
   const at::Tensor out = as_bytes(call.output);
   int64_t first = 0;
   int root = 0;
@@ -303,10 +336,10 @@ std::unique_ptr<Work> Gloo::gather_in_place(const Call& call) {
     first += bytes;
     if (root == rank() && bytes > 0 && share.data_ptr() != call.input.data_ptr())
       share.copy_(as_bytes(call.input));
-    if (bytes > 0) parts.push_back(broadcast(share, root));
+    if (bytes > 0) parts.push_back(broadcast(loan.lend(share), root));
     ++root;
   }
-  return std::make_unique<GlooWork>(waits_, std::move(parts));
+  return std::make_unique<GlooWork>(waits_, loan, std::move(parts));
 }
 
 std::shared_ptr<Backend> Gloo::split(const std::vector<int>& ranks, const std::string& name) {

@@ -150,17 +150,25 @@ void read_into(const Reading& reading, std::string& slot) {
   }
 }
 
+std::string words_for_none(const Rule& rule) {
+  return rule.zero.empty() ? std::string(rule.none) : fmt::format("{} or {}", rule.zero, rule.none);
+}
+
 template <class T>
 void read_into(const Reading& reading, std::optional<T>& slot) {
   const Config& value = reading.value;
-  const bool word =
-      value.kind() == Config::Kind::scalar && !value.quoted() && value.text() == reading.rule.none;
-  if (word || value.kind() == Config::Kind::null) {
+  const bool plain = value.kind() == Config::Kind::scalar && !value.quoted();
+  if ((plain && value.text() == reading.rule.none) || value.kind() == Config::Kind::null) {
     slot.reset();
     return;
   }
+  if (plain && !reading.rule.zero.empty() && value.text() == reading.rule.zero) {
+    slot = T{};
+    return;
+  }
   Reading inner = reading.of(value);
-  inner.or_none = reading.rule.none;
+  const std::string words = words_for_none(reading.rule);
+  inner.or_none = words;
   slot = read_one<T>(inner);
 }
 

@@ -20,6 +20,7 @@ std::string value_yaml(const std::string& value, const Rule& rule) {
 
 template <class T>
 std::string value_yaml(const std::optional<T>& value, const Rule& rule) {
+  if (!rule.zero.empty() && value == T{}) return std::string(rule.zero);
   return value ? value_yaml(*value, rule) : std::string(rule.none.empty() ? "null" : rule.none);
 }
 
@@ -40,6 +41,8 @@ std::string type_name(Seconds, const Rule&) { return "time"; }
 
 template <class T>
 std::string type_name(const std::optional<T>&, const Rule& rule) {
+  if (!rule.zero.empty())
+    return fmt::format("{}, {} or {}", type_name(T{}, rule), rule.zero, rule.none);
   return fmt::format("{} or {}", type_name(T{}, rule), rule.none);
 }
 

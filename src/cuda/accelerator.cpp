@@ -9,12 +9,15 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include <vector>
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
 
 namespace braid::cuda {
 namespace {
 
-using Allocator = c10::CachingDeviceAllocator::StatType;
+using Pool = c10::CachingAllocator::StatType;
 
 class CudaMoment final : public Moment {
  public:
@@ -24,8 +27,9 @@ class CudaMoment final : public Moment {
   }
   ~CudaMoment() override { C10_CUDA_CHECK_WARN(cudaEventDestroy(event_)); }
   void host_wait() override { C10_CUDA_CHECK(cudaEventSynchronize(event_)); }
-  void stream_wait() override {
-    C10_CUDA_CHECK(cudaStreamWaitEvent(c10::cuda::getCurrentCUDAStream().stream(), event_));
+  void stream_wait() override { hold_back(c10::cuda::getCurrentCUDAStream()); }
+  void hold_back(c10::cuda::CUDAStream stream) const {
+    C10_CUDA_CHECK(cudaStreamWaitEvent(stream.stream(), event_));
   }
 
  private:
@@ -42,17 +46,38 @@ class CudaAccelerator final : public Accelerator {
     return properties.name;
   }
 
-  int64_t total_bytes(int device) const override { return memory(device).total; }
-  int64_t free_bytes(int device) const override { return memory(device).free; }
+  int64_t total_bytes(int device) const override { return board(device).total; }
+  int64_t free_bytes(int device) const override { return board(device).free; }
 
   int64_t peak_allocated(int device) const override {
-    const auto stats =
-        c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
-    return stats.allocated_bytes[static_cast<size_t>(Allocator::AGGREGATE)].peak;
+    return of_all(stats(device).allocated_bytes).peak;
+  }
+  int64_t requested(int device) const override {
+    return of_all(stats(device).requested_bytes).current;
+  }
+  int64_t peak_requested(int device) const override {
+    return of_all(stats(device).requested_bytes).peak;
+  }
+  int64_t peak_reserved(int device) const override {
+    return of_all(stats(device).reserved_bytes).peak;
   }
 
-  int64_t requested(int device) const override { return requested_bytes(device).current; }
-  int64_t peak_requested(int device) const override { return requested_bytes(device).peak; }
+  DeviceMemory memory(int device) const override {
+    const auto now = stats(device);
+    size_t largest = 1;  // 0 would ask the driver for what nobody has reserved yet
+    c10::cuda::CUDACachingAllocator::cacheInfo(static_cast<c10::DeviceIndex>(device), &largest);
+    return {.allocated = of_all(now.allocated_bytes).current,
+            .reserved = of_all(now.reserved_bytes).current,
+            .largest_free = largest > 1 ? static_cast<int64_t>(largest) : 0};
+  }
+
+  void limit_memory(int device, int64_t bytes) override {
+    at::globalContext().lazyInitDevice(c10::kCUDA);
+    const auto total = static_cast<double>(total_bytes(device));
+    const double part = bytes > 0 ? static_cast<double>(bytes) / total : 1;
+    c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(part, 1.0),
+                                                       static_cast<c10::DeviceIndex>(device));
+  }
 
   void listen_to_memory(MemoryListener* listener) override {
     using Entry = c10::CachingDeviceAllocator::TraceEntry;
@@ -83,7 +108,7 @@ class CudaAccelerator final : public Accelerator {
   }
 
   at::Tensor pinned_like(const at::Tensor& host) override {
-    at::Tensor pinned = at::empty_like(host, host.options().pinned_memory(true));
+    at::Tensor pinned = at::empty_like(host, host.options().device(c10::kCPU).pinned_memory(true));
     if (listener_ != nullptr) watch_pinned(pinned);
     return pinned;
   }
@@ -92,7 +117,7 @@ class CudaAccelerator final : public Accelerator {
                         std::unique_ptr<Moment>& done) override {
     const auto index = static_cast<c10::DeviceIndex>(device);
     const c10::cuda::CUDAStream consumer = c10::cuda::getCurrentCUDAStream(index);
-    const c10::cuda::CUDAStream copier = copy_stream(index);
+    const c10::cuda::CUDAStream copier = stream_of(Way::batches, index);
     at::Tensor copy;
     {
       const c10::cuda::CUDAStreamGuard guard(copier);
@@ -105,8 +130,22 @@ class CudaAccelerator final : public Accelerator {
     return copy;
   }
 
+  std::unique_ptr<Moment> copy_beside(const at::Tensor& to, const at::Tensor& from) override {
+    const c10::Device device = to.is_cuda() ? to.device() : from.device();
+    const c10::cuda::CUDAStream given = c10::cuda::getCurrentCUDAStream(device.index());
+    const c10::cuda::CUDAStream copier =
+        stream_of(to.is_cuda() ? Way::to_device : Way::to_host, device.index());
+    const CudaMoment before(given);
+    const c10::cuda::CUDAStreamGuard guard(copier);
+    before.hold_back(copier);
+    to.copy_(from, /*non_blocking=*/true);
+    return std::make_unique<CudaMoment>(copier);
+  }
+
  private:
-  struct Memory {
+  // Each way has a stream: copies to the host do not wait for those to the device.
+  enum class Way : uint8_t { batches, to_host, to_device };
+  struct Board {
     int64_t free, total;
   };
   struct Pinned {
@@ -129,27 +168,30 @@ class CudaAccelerator final : public Accelerator {
     storage->set_data_ptr_noswap({address, held, &drop_pinned, c10::Device(c10::kCPU)});
   }
 
-  static c10::CachingAllocator::Stat requested_bytes(int device) {
-    const auto stats =
-        c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
-    return stats.requested_bytes[static_cast<size_t>(Allocator::AGGREGATE)];
+  static c10::CachingDeviceAllocator::DeviceStats stats(int device) {
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  }
+  static c10::CachingAllocator::Stat of_all(const c10::CachingAllocator::StatArray& by_pool) {
+    return by_pool[static_cast<size_t>(Pool::AGGREGATE)];
   }
 
-  static Memory memory(int device) {
+  static Board board(int device) {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
     size_t free = 0, total = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
     return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
   }
 
-  c10::cuda::CUDAStream copy_stream(c10::DeviceIndex device) {
-    while (streams_.size() <= static_cast<size_t>(device))
-      streams_.push_back(c10::cuda::getStreamFromPool(
-          /*isHighPriority=*/false, static_cast<c10::DeviceIndex>(streams_.size())));
-    return streams_[device];
+  c10::cuda::CUDAStream stream_of(Way way, c10::DeviceIndex device) {
+    const std::lock_guard lock(mutex_);  // the backward pass has a thread of its own
+    const auto found = streams_.find({way, device});
+    if (found != streams_.end()) return found->second;
+    const auto fresh = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device);
+    return streams_.emplace(std::pair(way, device), fresh).first->second;
   }
 
-  std::vector<c10::cuda::CUDAStream> streams_;
+  std::mutex mutex_;
+  std::map<std::pair<Way, c10::DeviceIndex>, c10::cuda::CUDAStream> streams_;
   MemoryListener* listener_ = nullptr;
 };
 

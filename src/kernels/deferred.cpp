@@ -49,7 +49,7 @@ void run_gradients(std::vector<LaterGradient> gradients) {
 struct LateLinearJob : torch::CustomClassHolder {
   std::shared_ptr<Deferred> later;
   int64_t key = 0;
-  at::Tensor weight, bias;  // as given: the way to their parameters hangs on them
+  at::Tensor of_weight, of_bias;  // the way to their parameters; undefined: no gradient
   uint64_t place = 0;
   bool flat = true;  // at::linear adds the bias to rows, not to [..., out]
 };
@@ -78,43 +78,60 @@ at::Tensor late_bias_gradient(const at::Tensor& grad, bool flat) {
   return grad.sum(leading);
 }
 
-void queue_gradients(const LateLinearJob& job, const at::Tensor& x, const at::Tensor& grad) {
-  const at::Tensor& w = job.weight;
-  if (job.bias.defined() && job.bias.requires_grad())
-    job.later->add(
-        job.key,
-        {job.bias, [grad, flat = job.flat] { return late_bias_gradient(grad, flat); }, job.place});
-  if (!w.requires_grad()) return;
+void queue_gradients(const LateLinearJob& job, const at::Tensor& x, const at::Tensor& w,
+                     const at::Tensor& grad) {
+  if (job.of_bias.defined())
+    job.later->add(job.key,
+                   {job.of_bias, [grad, flat = job.flat] { return late_bias_gradient(grad, flat); },
+                    job.place});
+  if (!job.of_weight.defined()) return;
   const bool by_rows = w.stride(1) == 1 && w.stride(0) == w.size(1);
-  job.later->add(job.key, {w, [grad, x, by_rows] { return late_weight_gradient(grad, x, by_rows); },
-                           job.place});
+  job.later->add(
+      job.key, {job.of_weight,
+                [grad, x, by_rows] { return late_weight_gradient(grad, x, by_rows); }, job.place});
 }
+
+// As given, for the forward pass alone. Not tensors among the arguments: autograd would walk to
+// what made them.
+struct LateWeights {
+  const at::Tensor &weight, &bias;
+};
 
 struct LateLinear : torch::autograd::Function<LateLinear> {
   // `anchor` needs a gradient, so that the output does, too, where x does not. The weights are
   // detached: the first half of the backward pass must not walk what made them.
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& /*anchor*/,
-                            const at::Tensor& x, const c10::intrusive_ptr<LateLinearJob>& job) {
-    const at::Tensor weight = job->weight.detach();
+                            const at::Tensor& x, const LateWeights& given,
+                            const c10::intrusive_ptr<LateLinearJob>& job) {
+    const at::Tensor weight = given.weight.detach();
     context->save_for_backward({x, weight});
     context->saved_data["job"] = c10::IValue::make_capsule(job);
-    if (!job->bias.defined()) return at::linear(x, weight);
-    const at::Tensor bias = job->bias.detach();
+    if (!given.bias.defined()) return at::linear(x, weight);
+    const at::Tensor bias = given.bias.detach();
     return job->flat ? at::linear(x, weight, bias) : at::linear(x, weight).add_(bias);
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list grads) {
     const auto saved = context->get_saved_variables();
     const auto capsule = context->saved_data.at("job").toCapsule();
-    queue_gradients(static_cast<const LateLinearJob&>(*capsule), saved[0].detach(), grads[0]);
-    if (!saved[0].requires_grad()) return {{}, {}, {}};
-    return {{}, late_input_gradient(grads[0], saved[0], saved[1]), {}};
+    queue_gradients(static_cast<const LateLinearJob&>(*capsule), saved[0].detach(), saved[1],
+                    grads[0]);
+    if (!saved[0].requires_grad()) return {{}, {}, {}, {}};
+    return {{}, late_input_gradient(grads[0], saved[0], saved[1]), {}, {}};
   }
 };
 
 bool wants_gradient(const at::Tensor& x) { return x.defined() && x.requires_grad(); }
 
 }  // namespace
+
+at::Tensor gradient_place(const at::Tensor& weight) {
+  if (!wants_gradient(weight)) return {};
+  if (weight.is_leaf()) return weight;
+  const at::Tensor place = at::empty({0}, weight.options().requires_grad(false));
+  torch::autograd::impl::set_gradient_edge(place, torch::autograd::impl::gradient_edge(weight));
+  return place;
+}
 
 void Deferred::open(int64_t key) {
   const std::lock_guard lock(mutex_);
@@ -179,14 +196,15 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   auto job = c10::make_intrusive<LateLinearJob>();
   job->later = later;
   job->key = later->key();
-  job->weight = weight;
-  job->bias = bias;
+  job->of_weight = gradient_place(weight);
+  job->of_bias = gradient_place(bias);
   // at::linear adds the bias within the product for these, else afterwards.
   job->flat = x.dim() == 2 || (x.dim() == 3 && x.is_contiguous());
   job->place = at::sequence_number::peek();
   const at::Tensor anchor = at::empty({0}, x.options()).requires_grad_(!x.requires_grad());
   // at::linear makes rows of such an x, too.
-  return LateLinear::apply(anchor, x.dim() > 2 ? x.contiguous() : x, job);
+  return LateLinear::apply(anchor, x.dim() > 2 ? x.contiguous() : x, LateWeights{weight, bias},
+                           job);
 }
 
 }  // namespace braid::kernels

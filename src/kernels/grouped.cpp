@@ -69,7 +69,7 @@ struct GroupedJob : torch::CustomClassHolder {
   at::Tensor offsets;
   std::shared_ptr<Deferred> later;  // null: the gradient of the weight comes with that of x
   int64_t key = 0;
-  at::Tensor weight;  // whose gradient comes later: the way to its parameter hangs on it
+  at::Tensor of_weight;  // whose gradient comes later: the way to its parameter
   uint64_t place = 0;
 };
 
@@ -97,7 +97,7 @@ struct GroupedProduct : torch::autograd::Function<GroupedProduct> {
     const auto compute = [x = x.detach(), grad, offsets = job.offsets] {
       return gradient_of_groups(x, grad, offsets);
     };
-    job.later->add(job.key, LaterGradient{job.weight, compute, job.place});
+    job.later->add(job.key, LaterGradient{job.of_weight, compute, job.place});
     return found;
   }
 };
@@ -114,7 +114,7 @@ at::Tensor grouped_product(const at::Tensor& x, const Groups& groups) {
   if (!late) return GroupedProduct::apply(anchor, x, groups.weight, job);
   job->later = later;
   job->key = later->key();
-  job->weight = groups.weight;
+  job->of_weight = gradient_place(groups.weight);
   job->place = at::sequence_number::peek();
   return GroupedProduct::apply(anchor.set_requires_grad(!x.requires_grad()), x,
                                groups.weight.detach(), job);

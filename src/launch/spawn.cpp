@@ -30,7 +30,8 @@ class SignalsAsData {
   SignalsAsData() {
     sigset_t wanted;
     sigemptyset(&wanted);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) sigaddset(&wanted, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD})
+      sigaddset(&wanted, signal);
     ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
     pipe_before_ = ::signal(SIGPIPE, SIG_IGN);  // the store's server writes to ranks that are gone
     socket_ = Descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -193,8 +194,9 @@ void Watch::hear(int given) {
     verdict_ = 128 + SIGINT;
     return kill_all();
   }
-  if (passed_on_ == signal) return;
-  passed_on_ = signal;
+  const bool ends = signal != SIGUSR2;  // that asks for a profile, as often as one likes
+  if (ends && passed_on_ == signal) return;
+  if (ends) passed_on_ = signal;
   for (const Child& child : children_) send(child, signal);
 }
 

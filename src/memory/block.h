@@ -43,7 +43,8 @@ struct Ledger::State : std::enable_shared_from_this<Ledger::State> {
   std::vector<std::string> names = {""};
   std::map<std::string, uint32_t, std::less<>> name_index = {{"", 0}};
   std::vector<Event> events;
-  std::map<Place, int64_t> live, highest;
+  std::map<Place, int64_t> live, highest, limits;
+  bool refused = false;  // a block: the history stands still
   Clock::time_point began = Clock::now();
 
   uint32_t name(std::string_view text);
@@ -56,6 +57,7 @@ struct Ledger::State : std::enable_shared_from_this<Ledger::State> {
 
  private:
   void add(const BlockPtr& block, Happened what, uint32_t module, uint32_t op);
+  void refuse_beyond_limit(const Block& block, int64_t more);  // under the mutex
   uint32_t name_locked(std::string_view text);
 };
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/Allocator.h>
 
+#include <memory>
 #include <mutex>
 
 #include "braid/core/dry.h"
@@ -29,9 +30,9 @@ class WatchedMeta final : public c10::Allocator {
 
   c10::DataPtr allocate(size_t bytes) override {
     Recorder* recording = dry_device() ? recorder() : nullptr;
-    auto* memory = new MetaMemory;
+    auto memory = std::make_unique<MetaMemory>();
     if (recording != nullptr) memory->block = recording->take_dry(static_cast<int64_t>(bytes));
-    return {nullptr, memory, &free, c10::Device(c10::kMeta)};
+    return {nullptr, memory.release(), &free, c10::Device(c10::kMeta)};
   }
 
   void copy_data(void*, const void*, size_t) const override {}

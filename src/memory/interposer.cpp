@@ -165,25 +165,50 @@ std::vector<c10::IValue> bare_results(const Stack& stack, size_t count) {
   return results;
 }
 
+// Operators that write to their arguments are never on a tape: their results are not all they do.
+bool on_tape(const c10::OperatorHandle& op, TapeUse use, TapeMode mode) {
+  return use.tape != nullptr && use.mode == mode && !op.schema().is_mutable() &&
+         use.tape->chooses(op.schema().name());
+}
+
 // True if the results came from the tape.
-bool replayed(const c10::OperatorHandle& op, Stack* stack, const Recorder& recording) {
-  if (recording.options.replay == nullptr) return false;
-  Tape::State& tape = recording.options.replay->state();
-  const std::string& name = op.schema().name();
-  if (!tape.names.contains(name)) return false;
-  std::vector<c10::IValue> results = tape.next(name);
+bool replayed(const c10::OperatorHandle& op, Stack* stack) {
+  const TapeUse use = tape_now();
+  if (!on_tape(op, use, TapeMode::replay)) return false;
+  std::optional<TapeResults> results = use.tape->next(op.schema().name());
+  if (!results) return false;
   torch::jit::drop(*stack, op.schema().arguments().size());
-  for (c10::IValue& result : results) stack->push_back(std::move(result));
+  for (c10::IValue& result : *results) stack->push_back(std::move(result));
   return true;
 }
 
-void record(const c10::OperatorHandle& op, const Stack& stack, Tape* tape) {
-  const std::string& name = op.schema().name();
-  if (tape == nullptr || !tape->state().names.contains(name)) return;
-  tape->state().entries.push_back({name, bare_results(stack, op.schema().returns().size())});
+// What is written to is no longer what a tape kept.
+void forget_written(const c10::OperatorHandle& op, const Stack& stack) {
+  const TapeUse use = tape_now();
+  if (use.tape == nullptr || use.mode != TapeMode::record || !op.schema().is_mutable()) return;
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::AliasInfo* alias = arguments[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) continue;
+    each_tensor(stack[stack.size() - arguments.size() + i],
+                [&](const at::Tensor& tensor) { use.tape->written(tensor); });
+  }
 }
 
-void call_watched(const c10::OperatorHandle& op, Stack* stack, Recorder& recording) {
+void record(const c10::OperatorHandle& op, const Stack& stack) {
+  const TapeUse use = tape_now();
+  if (!on_tape(op, use, TapeMode::record)) return;
+  use.tape->keep(op.schema().name(), bare_results(stack, op.schema().returns().size()));
+}
+
+// Not as a new call: a profile would show the operator twice.
+void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  op.redispatchBoxed(
+      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::Fake), stack);
+}
+
+void call_watched(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack,
+                  Recorder& recording) {
   const std::string& name = op.schema().name();
   OperatorFrame frame;
   OperatorEntry entry(op, *stack, recording);
@@ -198,25 +223,30 @@ void call_watched(const c10::OperatorHandle& op, Stack* stack, Recorder& recordi
       refuse_values(op, *stack, &recording);
       run_dry(dry, op, frame, &recording);
     } else {
-      op.callBoxed(stack);
+      call_below(op, keys, stack);
     }
   }
   entry.finish(*stack, find_scratch(frame, op, *stack));
-  record(op, *stack, recording.options.record);
 }
 
-void interpose(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKey::Fake);
-  Recorder* recording = recorder();
-  if (recording != nullptr) {
-    if (!replayed(op, stack, *recording)) call_watched(op, stack, *recording);
-    return;
-  }
+void call_unwatched(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   DryCall dry(op, stack);  // dry tensors outlive the scope that made them
-  if (!dry.concerns(/*dry_mode=*/false)) return op.callBoxed(stack);
+  if (!dry.concerns(/*dry_mode=*/false)) return call_below(op, keys, stack);
   refuse_values(op, *stack, nullptr);
   OperatorFrame frame;
   run_dry(dry, op, frame, nullptr);
+}
+
+void interpose(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKey::Fake);
+  if (replayed(op, stack)) return;
+  forget_written(op, *stack);
+  Recorder* recording = recorder();
+  if (recording != nullptr)
+    call_watched(op, keys, stack, *recording);
+  else
+    call_unwatched(op, keys, stack);
+  record(op, *stack);
 }
 
 TORCH_LIBRARY_IMPL(_, Fake, library) {

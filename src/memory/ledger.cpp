@@ -26,8 +26,21 @@ uint32_t Ledger::State::name(std::string_view text) {
 }
 
 void Ledger::State::add(const BlockPtr& block, Happened what, uint32_t module, uint32_t op) {
+  if (refused) return;
   const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - began);
   events.push_back({block, what, block->bytes, now.count(), module, op});
+}
+
+void Ledger::State::refuse_beyond_limit(const Block& block, int64_t more) {
+  const auto limit = limits.find(block.place);
+  if (limit == limits.end() || live[block.place] + more <= limit->second) return;
+  refused = true;
+  throw DoesNotFit({.bytes = block.bytes,
+                    .kind = static_cast<MemoryKind>(
+                        block.kind < 0 ? static_cast<int>(MemoryKind::temporary) : block.kind),
+                    .module = names[block.module],
+                    .op = names[block.op]},
+                   block.place, live[block.place], limit->second);
 }
 
 BlockPtr Ledger::State::take(int64_t bytes, Place place, int kind, uint32_t module, uint32_t op) {
@@ -39,6 +52,7 @@ BlockPtr Ledger::State::take(int64_t bytes, Place place, int kind, uint32_t modu
   block->op = op;
   block->ledger = weak_from_this();
   const std::lock_guard lock(mutex);
+  refuse_beyond_limit(*block, bytes);
   int64_t& now = live[place];
   now += bytes;
   highest[place] = std::max(highest[place], now);
@@ -57,6 +71,7 @@ void Ledger::State::free(const BlockPtr& block) {
 void Ledger::State::resize(const BlockPtr& block, int64_t bytes) {
   const std::lock_guard lock(mutex);
   if (block->bytes == bytes || !block->alive) return;
+  refuse_beyond_limit(*block, bytes - block->bytes);
   add(block, Happened::freed, 0, 0);
   int64_t& now = live[block->place];
   now += bytes - block->bytes;
@@ -88,6 +103,7 @@ void Ledger::State::begin() {
       alive.push_back(event.block);
   }
   events.clear();
+  refused = false;
   began = Clock::now();
   for (const BlockPtr& block : alive) {
     block->from_before = true;
@@ -101,6 +117,17 @@ void free_block(const BlockPtr& block) {
   if (block == nullptr) return;
   if (const auto ledger = block->ledger.lock()) ledger->free(block);
 }
+
+DoesNotFit::DoesNotFit(Held block, Place where, int64_t alive, int64_t most)
+    : asked(std::move(block)),
+      place(where),
+      live(alive),
+      limit(most),
+      text_(fmt::format("out of memory: {} bytes for {}{} beside {} bytes alive on {}, whose limit "
+                        "is {} bytes",
+                        asked.bytes, asked.op.empty() ? "a tensor" : asked.op,
+                        asked.module.empty() ? "" : " of " + asked.module, live, to_text(place),
+                        limit)) {}
 
 Ledger::Ledger() : state_(std::make_shared<State>()) {}
 Ledger::~Ledger() = default;
@@ -124,6 +151,14 @@ std::vector<Place> Ledger::places() const {
   std::vector<Place> all;
   for (const auto& [place, bytes] : state_->highest) all.push_back(place);
   return all;
+}
+
+void Ledger::limit(Place place, int64_t bytes) {
+  const std::lock_guard lock(state_->mutex);
+  if (bytes > 0)
+    state_->limits[place] = bytes;
+  else
+    state_->limits.erase(place);
 }
 
 void Ledger::begin() { state_->begin(); }

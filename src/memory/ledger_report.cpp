@@ -4,11 +4,19 @@
 #include <algorithm>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "memory/block.h"
 
 namespace braid::memory {
 namespace {
+
+MemoryKind kind_of(const Block& block, int saves) {
+  if (block.scratch) return MemoryKind::workspace;
+  if (block.kind >= 0) return static_cast<MemoryKind>(block.kind);
+  if (saves > 0) return MemoryKind::activation;
+  return block.from_before ? MemoryKind::other : MemoryKind::temporary;
+}
 
 class Replay {
  public:
@@ -41,7 +49,8 @@ class Replay {
   std::vector<Held> held(const std::vector<std::string>& names) const {
     std::vector<Held> all;
     for (const auto& [block, use] : alive_)
-      all.push_back({use.bytes, kind(*block, use.saves), names[block->module], names[block->op]});
+      all.push_back(
+          {use.bytes, kind_of(*block, use.saves), names[block->module], names[block->op]});
     std::sort(all.begin(), all.end(), [](const Held& a, const Held& b) {
       return std::tie(b.bytes, a.module, a.op) < std::tie(a.bytes, b.module, b.op);
     });
@@ -54,16 +63,9 @@ class Replay {
     int saves = 0;
   };
 
-  static MemoryKind kind(const Block& block, int saves) {
-    if (block.scratch) return MemoryKind::workspace;
-    if (block.kind >= 0) return static_cast<MemoryKind>(block.kind);
-    if (saves > 0) return MemoryKind::activation;
-    return block.from_before ? MemoryKind::other : MemoryKind::temporary;
-  }
-
   void count(Block* block, int64_t bytes) {
     bytes_ += bytes;
-    by_kind_[static_cast<size_t>(kind(*block, alive_[block].saves))] += bytes;
+    by_kind_[static_cast<size_t>(kind_of(*block, alive_[block].saves))] += bytes;
   }
 
   Place place_;
@@ -73,26 +75,67 @@ class Replay {
   KindBytes by_kind_ = {};
 };
 
+// Numbers the blocks of a place and says what each event means for one of them.
+class Chronicle {
+ public:
+  explicit Chronicle(Place place) : place_(place) {}
+
+  void add(const Event& event, std::vector<HistoryEvent>& to) {
+    const Block& block = *event.block;
+    if (block.place != place_) return;
+    using What = HistoryEvent::What;
+    if (event.what == Happened::taken) {
+      const bool before = block.from_before && seen_.insert(&block).second;
+      alive_[&block] = {next_++, 0};
+      to.push_back(line(event, before ? What::before : What::taken));
+      return;
+    }
+    const auto found = alive_.find(&block);
+    if (found == alive_.end()) return;
+    if (event.what == Happened::freed) {
+      to.push_back(line(event, What::freed));
+      alive_.erase(found);
+      return;
+    }
+    const MemoryKind kind = kind_of(block, found->second.saves);
+    found->second.saves += event.what == Happened::saved ? 1 : -1;
+    if (kind_of(block, found->second.saves) != kind) to.push_back(line(event, What::changed));
+  }
+
+ private:
+  struct Use {
+    uint64_t number = 0;
+    int saves = 0;
+  };
+
+  HistoryEvent line(const Event& event, HistoryEvent::What what) const {
+    const Block& block = *event.block;
+    const Use& use = alive_.at(&block);
+    return {.what = what,
+            .kind = kind_of(block, use.saves),
+            .module = block.module,
+            .op = block.op,
+            .block = use.number,
+            .bytes = event.bytes,
+            .nanoseconds = event.nanoseconds};
+  }
+
+  Place place_;
+  uint64_t next_ = 0;
+  std::unordered_map<const Block*, Use> alive_;
+  std::unordered_set<const Block*> seen_;
+};
+
 double seconds_of(const Event& event) { return static_cast<double>(event.nanoseconds) * 1e-9; }
 
-Peak peak_of(const Ledger::State& ledger, Place place, bool with_scratch) {
-  const std::lock_guard lock(ledger.mutex);
-  size_t at = 0;
-  int64_t most = 0;
-  Replay search(place, with_scratch);
-  for (size_t i = 0; i < ledger.events.size(); ++i) {
-    search.apply(ledger.events[i]);
-    if (search.bytes() > most) {
-      most = search.bytes();
-      at = i;
-    }
-  }
+// What is alive after the first `count` events.
+Peak alive_after(const Ledger::State& ledger, Place place, bool with_scratch, size_t count) {
   Peak peak;
-  if (most == 0) return peak;
+  if (count == 0) return peak;
   Replay there(place, with_scratch);
-  for (size_t i = 0; i <= at; ++i) there.apply(ledger.events[i]);
-  const Event& event = ledger.events[at];
-  peak.bytes = most;
+  for (size_t i = 0; i < count; ++i) there.apply(ledger.events[i]);
+  const Event& event = ledger.events[count - 1];
+  peak.bytes = there.bytes();
   peak.by_kind = there.by_kind();
   peak.alive = there.held(ledger.names);
   for (const Held& held : peak.alive) peak.by_module[held.module] += held.bytes;
@@ -102,10 +145,37 @@ Peak peak_of(const Ledger::State& ledger, Place place, bool with_scratch) {
   return peak;
 }
 
+Peak peak_of(const Ledger::State& ledger, Place place, bool with_scratch) {
+  const std::lock_guard lock(ledger.mutex);
+  size_t count = 0;
+  int64_t most = 0;
+  Replay search(place, with_scratch);
+  for (size_t i = 0; i < ledger.events.size(); ++i) {
+    search.apply(ledger.events[i]);
+    if (search.bytes() > most) {
+      most = search.bytes();
+      count = i + 1;
+    }
+  }
+  return alive_after(ledger, place, with_scratch, count);
+}
+
 }  // namespace
 
 Peak Ledger::peak(Place place) const { return peak_of(*state_, place, true); }
 Peak Ledger::peak_without_scratch(Place place) const { return peak_of(*state_, place, false); }
+
+Peak Ledger::last(Place place) const {
+  const std::lock_guard lock(state_->mutex);
+  size_t count = state_->events.size();
+  // Without a refusal, what came after the last block that was taken is a failed step on its way
+  // out.
+  const auto is_take = [&](const Event& event) {
+    return event.what == Happened::taken && event.block->place == place;
+  };
+  while (!state_->refused && count > 0 && !is_take(state_->events[count - 1])) --count;
+  return alive_after(*state_, place, true, count);
+}
 
 std::vector<Moment> Ledger::timeline(Place place) const {
   const std::lock_guard lock(state_->mutex);
@@ -114,6 +184,14 @@ std::vector<Moment> Ledger::timeline(Place place) const {
   for (const Event& event : state_->events)
     if (replay.apply(event)) moments.push_back({seconds_of(event), replay.by_kind()});
   return moments;
+}
+
+History Ledger::history(Place place) const {
+  const std::lock_guard lock(state_->mutex);
+  History history{.names = state_->names, .events = {}};
+  Chronicle chronicle(place);
+  for (const Event& event : state_->events) chronicle.add(event, history.events);
+  return history;
 }
 
 std::map<std::string, Scratch> Ledger::scratch(Place place) const {

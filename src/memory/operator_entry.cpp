@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "braid/core/recompute.h"
 #include "memory/values.h"
 
 namespace braid::memory {
@@ -30,6 +31,7 @@ OperatorEntry::OperatorEntry(const c10::OperatorHandle& op, const torch::jit::St
   entry_.name = op.schema().name();
   entry_.module = recording.module();
   entry_.backward = recording.in_backward();
+  entry_.recomputed = recomputing();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& value = stack[first + i];
     each_tensor(value, [&](const at::Tensor& tensor) {

@@ -77,6 +77,7 @@ class WatchedCpu final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     c10::DataPtr memory = cpu_allocator_below()->allocate(bytes);
     if (memory.get() == nullptr) return memory;
+    // Throws beyond a limit: `memory` then gives itself back.
     if (!count_block(memory.get(), static_cast<int64_t>(bytes), cpu)) return memory;
     // Address and context must be one pointer: oneDNN asks for raw memory.
     void* address = memory.release_context();
@@ -109,6 +110,21 @@ void watch_real_memory() {
     c10::SetCPUAllocator(new WatchedCpu, /*priority=*/255);
     if (accelerator() != nullptr) accelerator()->listen_to_memory(new WatchedCuda);
   });
+}
+
+// On a CPU the deleter tells of the end; the allocator of CUDA tells of each.
+BlockPtr adopt_block(const c10::Storage& storage, Ledger::State& ledger) {
+  c10::DataPtr& memory = storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+  const c10::Device device = storage.device();
+  if (memory.get() == nullptr || !(device.is_cpu() || device.is_cuda())) return nullptr;
+  const bool seen = device.is_cuda() || (memory.get() == memory.get_context() &&
+                                         memory.compare_exchange_deleter(
+                                             cpu_allocator_below()->raw_deleter(), &free_watched));
+  if (!seen) return nullptr;
+  BlockPtr block = ledger.take(static_cast<int64_t>(storage.nbytes()), place_of(device),
+                               /*kind=*/-1, /*module=*/0, /*op=*/0);
+  block_table().put(memory.get(), block);
+  return block;
 }
 
 BlockPtr real_block(const c10::Storage& storage) {

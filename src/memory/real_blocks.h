@@ -12,5 +12,7 @@ namespace braid::memory {
 // one goes through untouched.
 void watch_real_memory();
 BlockPtr real_block(const c10::Storage& storage);
+// Counts memory that was taken before anybody counted; null if its end could not be seen.
+BlockPtr adopt_block(const c10::Storage& storage, Ledger::State& ledger);
 
 }  // namespace braid::memory

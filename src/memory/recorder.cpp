@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "braid/core/dry.h"
+#include "braid/core/region.h"
 #include "memory/dry_storage.h"
 #include "memory/real_blocks.h"
 
@@ -15,6 +16,9 @@ namespace braid::memory {
 namespace {
 
 thread_local OperatorFrame* frame_now = nullptr;
+
+// Of the modules that this thread is in; a module is left on the thread that entered it.
+thread_local std::vector<std::unique_ptr<Region>> module_regions;
 
 constexpr size_t longest_history = size_t{1} << 20;  // of module changes; older ones are dropped
 
@@ -36,14 +40,20 @@ size_t Recorder::intern(std::string_view path) {
 }
 
 void Recorder::enter(std::string_view module) {
+  if (options.annotate)
+    module_regions.push_back(module.empty() ? nullptr : std::make_unique<Region>(module));
   const std::lock_guard lock(mutex_);
   stack_.push_back({intern(module), in_backward()});
+  if (stack_.back().in_backward) return;  // its nodes are thrown away, and may be another thread's
   since_.emplace_back(at::sequence_number::peek(), stack_.back().module);
 }
 
 void Recorder::leave() {
+  if (options.annotate) module_regions.pop_back();
   const std::lock_guard lock(mutex_);
+  const bool in_backward = stack_.back().in_backward;
   stack_.pop_back();
+  if (in_backward) return;
   since_.emplace_back(at::sequence_number::peek(), stack_.empty() ? 0 : stack_.back().module);
   if (since_.size() > longest_history)
     since_.erase(since_.begin(), since_.begin() + longest_history / 2);
@@ -80,7 +90,9 @@ uint32_t Recorder::op_name(const std::string& op) {
 
 void Recorder::mark(const at::Tensor& tensor, MemoryKind kind, std::string_view module) {
   if (ledger == nullptr) return;
-  const BlockPtr block = block_of(tensor);
+  BlockPtr block = block_of(tensor);
+  if (block == nullptr && options.adopt && !is_dry(tensor))
+    block = adopt_block(tensor.storage(), *ledger);
   if (block == nullptr) return;
   const uint32_t name = module.empty() ? block->module : ledger->name(module);
   const std::lock_guard lock(ledger->mutex);

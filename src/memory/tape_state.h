@@ -3,25 +3,42 @@
 #pragma once
 #include <ATen/core/ivalue.h>
 
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "braid/memory/tape.h"
+#include "memory/saved.h"
 
 namespace braid::memory {
+
+using TapeResults = std::vector<c10::IValue>;
 
 struct Tape::State {
   struct Entry {
     std::string name;
-    std::vector<c10::IValue> results;
+    std::optional<TapeResults> results;  // none: handed out, or no longer what they were
+    std::vector<Kept> held;              // their tensors, for the ledger
   };
-  std::set<std::string> names;
+  TapeOptions options;
   std::vector<Entry> entries;
-  size_t position = 0;
+  size_t position = 0;  // of the next entry to hand out
+  size_t seen = 0;      // calls of options.every_second in this pass
+  size_t replayed = 0;
 
-  // The results of the next kept operator, which must be of that name; each is given once.
-  std::vector<c10::IValue> next(const std::string& name);
+  // Whether this call, the next one of the pass, is one of those kept.
+  bool chooses(const std::string& name);
+  void keep(const std::string& name, TapeResults results);
+  // The results of the next kept operator, which must be of that name.
+  std::optional<TapeResults> next(const std::string& name);
+  void written(const at::Tensor& tensor);  // by an operator: what was kept of it is worth nothing
 };
+
+// What the innermost scope of this thread does.
+struct TapeUse {
+  Tape::State* tape = nullptr;
+  TapeMode mode = TapeMode::record;
+};
+TapeUse tape_now();
 
 }  // namespace braid::memory

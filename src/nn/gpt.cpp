@@ -49,8 +49,8 @@ struct GptAttention : Layer {
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
     const auto here = enter();
     const auto qkv = columns(x, pass, {c_attn.get()})[0].chunk(3, -1);
-    const at::Tensor y = token_attention(in_heads(qkv[0]), in_heads(qkv[1]), in_heads(qkv[2]),
-                                         layout(), pass, weights_drop(pass));
+    const at::Tensor y = token_attention(
+        *this, {in_heads(qkv[0]), in_heads(qkv[1]), in_heads(qkv[2])}, pass, weights_drop(pass));
     return drop(c_proj->forward(y.transpose(1, 2).flatten(2)), pass);
   }
 

@@ -82,12 +82,16 @@ at::Tensor own_tokens(const at::Tensor& x, const Layout& layout) {
   return parallel::take_tokens(x, share_of_tokens(x.size(1), layout), 1);
 }
 
-at::Tensor token_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const Layout& layout, const Pass& pass, kernels::Drop drop) {
-  kernels::AttentionOptions options = {.causal = true, .drop = std::move(drop)};
-  if (layout.context.size() == 1) return kernels::attention(q, k, v, options);
-  return parallel::context_attention(q, k, v, pass.tokens, layout.context,
-                                     {.attention = options, .method = layout.method});
+at::Tensor token_attention(const Layer& layer, const std::vector<at::Tensor>& qkv, const Pass& pass,
+                           kernels::Drop drop) {
+  const Layout& layout = layer.scope().build.layout;
+  const parallel::ContextAttentionOptions options = {
+      .attention = {.causal = true, .drop = std::move(drop)}, .method = layout.method};
+  return run_segment(
+      pass.segments, SegmentKind::attention, layer.path(), qkv,
+      [options, share = pass.tokens, context = layout.context](const std::vector<at::Tensor>& in) {
+        return parallel::context_attention(in.at(0), in.at(1), in.at(2), share, context, options);
+      });
 }
 
 at::Tensor join_scores(const at::Tensor& scores, const Layout& layout, int64_t vocabulary,

@@ -13,6 +13,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/nn/blocks.h"
 #include "braid/nn/layers.h"
 #include "braid/nn/model.h"
 
@@ -32,9 +33,10 @@ Pass with_tokens_of(const Pass& pass, const at::Tensor& x, int64_t usual, const 
 at::Tensor own_places(const Layout& layout, const Pass& pass, c10::Device device);
 at::Tensor own_tokens(const at::Tensor& x, const Layout& layout);  // x [batch, all tokens, ...]
 
-// Causal attention of this rank's heads and tokens; q [batch, heads, tokens, head width].
-at::Tensor token_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const Layout& layout, const Pass& pass, kernels::Drop drop = {});
+// Causal attention of the heads and tokens that `layer` has on this rank; q [batch, heads, tokens,
+// head width]. A segment of Pass::segments.
+at::Tensor token_attention(const Layer& layer, const std::vector<at::Tensor>& qkv, const Pass& pass,
+                           kernels::Drop drop = {});
 
 // Scores of this rank's tokens and entries -> of all.
 at::Tensor join_scores(const at::Tensor& scores, const Layout& layout, int64_t vocabulary,
@@ -51,13 +53,14 @@ struct Blocks : Layer {
   }
 
   template <class With>  // a Pass, or more
-  at::Tensor forward(at::Tensor x, const Range& some, const With& with) const {
+  at::Tensor forward(const at::Tensor& x, const Range& some, const With& with) const {
+    std::vector<NamedBlock> named;
     for (int64_t i = some.begin; i < some.end; ++i) {
       const std::shared_ptr<Block> block = all.at(static_cast<size_t>(i));
-      x = run_block(with.blocks, block->path(), x,
-                    [block, with](const at::Tensor& in) { return block->forward(in, with); });
+      named.push_back({block->path(),
+                       [block, with](const at::Tensor& in) { return block->forward(in, with); }});
     }
-    return x;
+    return run_blocks(with, named, x);
   }
 
   std::vector<std::string> paths() const {  // of all blocks, wherever they are

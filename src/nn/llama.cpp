@@ -65,7 +65,7 @@ struct LlamaAttention : Layer {
     const at::Tensor k = kernels::rotary(in_heads(qkv[1]), pass.turn.cos, pass.turn.sin);
     const at::Tensor v = in_heads(qkv[2]);
     const at::Tensor mixed =
-        token_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), layout(), pass);
+        token_attention(*this, {q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)}, pass);
     return o_proj->forward(mixed.transpose(1, 2).flatten(2));
   }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "braid/core/error.h"
+#include "braid/kernels/masks.h"
+#include "braid/nn/blocks.h"
 #include "braid/nn/options.h"
 #include "module_model.h"
 
@@ -37,9 +39,10 @@ class Mlp : public Layer {
     const auto here = enter();
     at::Tensor x = carry.at(0);
     if (some.begin > 0) x = x.narrow(1, 0, width_before(some.begin));
+    std::vector<NamedBlock> named;
     for (int64_t i = some.begin; i < some.end; ++i)
-      x = run_block(pass.blocks, paths_[static_cast<size_t>(i)], x,  // may run again after this
-                    [this, i, pass](const at::Tensor& in) { return step(i, in, pass); });
+      named.push_back({paths_[static_cast<size_t>(i)], step(static_cast<size_t>(i), pass)});
+    x = run_blocks(pass, named, std::move(x));
     if (some.end == count() || x.size(1) == widest_) return {x};
     return {at::constant_pad_nd(x, {0, widest_ - x.size(1)})};
   }
@@ -71,10 +74,13 @@ class Mlp : public Layer {
     return block + 1 == count() ? options_.outputs : options_.hidden[static_cast<size_t>(block)];
   }
 
-  at::Tensor step(int64_t block, const at::Tensor& x, const Pass& pass) const {
-    const auto i = static_cast<size_t>(block);
-    const at::Tensor y = linears_.at(i)->forward(x);
-    return i < drops_.size() ? drops_[i](y.relu(), pass) : y;
+  BlockForward step(size_t i, const Pass& pass) const {
+    const auto linear = linears_.at(i);
+    if (i == drops_.size()) return [linear](const at::Tensor& x) { return linear->forward(x); };
+    return
+        [linear, pass, drop = drops_[i], packed = scope().build.pack_masks](const at::Tensor& x) {
+          return drop(kernels::relu(linear->forward(x), packed), pass);
+        };
   }
 
   std::shared_ptr<Linear> linear(const std::string& name, int64_t block) {

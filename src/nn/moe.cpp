@@ -24,6 +24,7 @@ RouteWhere where_of(const at::Tensor& logits, const Layer& layer, const Pass& pa
 }
 
 void note_load(Extras& extras, const std::string& layer, const at::Tensor& load) {
+  if (recomputing()) return;  // counted by the first pass
   at::Tensor& entry = extras.loads[layer];
   entry = entry.defined() ? entry + load : load;
 }

@@ -94,6 +94,7 @@ struct WithLoss : torch::autograd::Function<WithLoss> {
 };
 
 void note(std::map<std::string, at::Tensor>& table, const std::string& name, const at::Tensor& x) {
+  if (recomputing()) return;  // counted by the first pass
   at::Tensor& entry = table[name];
   entry = entry.defined() ? entry + x : x;
 }

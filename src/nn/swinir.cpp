@@ -70,9 +70,10 @@ class Swinir : public Layer {
     const auto here = enter();
     SwinFlow flow = blocks.begin == 0 ? head(carry.at(0)) : unpacked(carry);
     for (int64_t i = blocks.begin; i < blocks.end; ++i) {
-      const SwinGroup& group = *groups_.at(static_cast<size_t>(i));
-      flow.tokens = run_block(pass.blocks, group.path(), flow.tokens,
-                              [&](const at::Tensor& in) { return group.forward(in, pass); });
+      const auto group = groups_.at(static_cast<size_t>(i));
+      flow.tokens =
+          run_block(pass.blocks, group->path(), flow.tokens,
+                    [group, pass](const at::Tensor& in) { return group->forward(in, pass); });
     }
     return blocks.end > last_group() ? Carry{end(flow)} : packed(flow);
   }

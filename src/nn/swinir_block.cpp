@@ -5,11 +5,12 @@
 #include <numeric>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
 #include <fmt/format.h>
 
+#include "braid/kernels/masks.h"
+#include "braid/nn/blocks.h"
 #include "braid/parallel/halo.h"
 #include "swinir_bands.h"
 #include "window.h"
@@ -29,7 +30,8 @@ double drop_path_of(const SwinirOptions& options, int64_t block) {
 
 }  // namespace
 
-SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions& options) {
+SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions& options)
+    : packed_(parent.scope().build.pack_masks) {
   const int64_t width = options.width, narrow = width / 4;
   if (options.residual == Residual::conv1) {
     convs_ = {parent.child<Conv2d>(name, width, width)};
@@ -45,7 +47,7 @@ SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions
 at::Tensor SwinConvs::forward(at::Tensor x) const {
   for (size_t i = 0; i < convs_.size(); ++i) {
     x = conv_on_band(*convs_[i], x);
-    if (i + 1 < convs_.size()) x = at::leaky_relu(x, 0.2);
+    if (i + 1 < convs_.size()) x = kernels::leaky_relu(x, 0.2, packed_);
   }
   return x;
 }
@@ -89,14 +91,23 @@ at::Tensor WindowAttention::forward(const at::Tensor& windows, const WindowGrid&
   const at::Tensor qkv = columns(windows, pass, {qkv_.get()})[0]
                              .view({count, tokens, 3, held_heads_, head})
                              .permute({2, 0, 3, 1, 4});
+  const auto self = std::static_pointer_cast<const WindowAttention>(shared_from_this());
+  const at::Tensor y = run_segment(
+      pass.segments, SegmentKind::attention, path(), {qkv[0], qkv[1], qkv[2]},
+      [self, grid](const std::vector<at::Tensor>& in) { return self->attend(in, grid); });
+  return proj_->forward(y.transpose(1, 2).reshape({count, tokens, held_heads_ * head}));
+}
+
+at::Tensor WindowAttention::attend(const std::vector<at::Tensor>& qkv,
+                                   const WindowGrid& grid) const {
+  const int64_t tokens = qkv[0].size(2), head = qkv[0].size(3);
   const at::Tensor q = qkv[0] * (1 / std::sqrt(static_cast<double>(head)));
   at::Tensor scores = at::matmul(q, qkv[1].transpose(-2, -1));  // [windows, heads, tokens, tokens]
   scores.add_(bias());
   if (grid.shifted)
     add_shift_masks(scores.view({grid.batch, grid.rows, grid.columns, held_heads_, tokens, tokens}),
                     tables_.masks, layout().context.rank() + 1 == layout().context.size());
-  const at::Tensor y = at::matmul(at::softmax(scores, -1), qkv[2]);
-  return proj_->forward(y.transpose(1, 2).reshape({count, tokens, held_heads_ * head}));
+  return at::matmul(at::softmax(scores, -1), qkv[2]);
 }
 
 void WindowAttention::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {
@@ -160,8 +171,13 @@ SwinGroup::SwinGroup(Scope scope, const SwinirOptions& options, SwinGroupPlan pl
 
 at::Tensor SwinGroup::forward(const at::Tensor& input, const Pass& pass) const {
   const auto here = enter();
-  at::Tensor x = input;
-  for (const auto& block : blocks_) x = block->forward(x, pass);
+  Pass inside = pass;
+  inside.blocks = nullptr;  // the group is one of them: the weights of its blocks are there
+  std::vector<NamedBlock> named;
+  for (const auto& block : blocks_)
+    named.push_back({block->path(),
+                     [block, inside](const at::Tensor& in) { return block->forward(in, inside); }});
+  const at::Tensor x = run_blocks(inside, named, input);
   return input + conv_->forward(x.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
 }
 

@@ -28,6 +28,7 @@ class SwinConvs {
 
  private:
   std::vector<std::shared_ptr<Conv2d>> convs_;
+  bool packed_;
 };
 
 // The windows of a band: [batch, rows, columns] of them.
@@ -44,6 +45,8 @@ class WindowAttention : public Layer {
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 
  private:
+  // q, k, v [windows, heads, w w, head width] -> the same shape.
+  at::Tensor attend(const std::vector<at::Tensor>& qkv, const WindowGrid& grid) const;
   at::Tensor bias() const;       // [heads, w w, w w]
   ParamPart table_part() const;  // columns of the heads that this rank of tensor has
   int64_t width_, window_, heads_, held_heads_;

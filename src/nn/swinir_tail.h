@@ -30,7 +30,7 @@ class SwinTail {
   void nearest(Layer& model, const SwinirOptions& options);
 
   std::vector<Step> steps_;
-  bool add_input_ = false;
+  bool add_input_ = false, packed_;
 };
 
 }  // namespace braid::nn

@@ -7,6 +7,7 @@
 
 #include "braid/comm/differentiable.h"
 #include "braid/core/error.h"
+#include "braid/nn/blocks.h"
 #include "braid/nn/options.h"
 #include "braid/parallel/context.h"
 #include "check.h"
@@ -32,9 +33,15 @@ class VitAttention : public Layer {
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {  // [B, own tokens, width]
     const auto here = enter();
     const auto qkv = columns(x, pass, {q_.get(), k_.get(), v_.get()});
-    const at::Tensor y = parallel::context_attention(
-        in_heads(qkv[0]), in_heads(qkv[1]), in_heads(qkv[2]), pass.tokens, layout().context,
-        {.attention = {.drop = drop_of_weights(pass)}, .method = layout().method});
+    const parallel::ContextAttentionOptions options = {.attention = {.drop = drop_of_weights(pass)},
+                                                       .method = layout().method};
+    const at::Tensor y = run_segment(
+        pass.segments, SegmentKind::attention, path(),
+        {in_heads(qkv[0]), in_heads(qkv[1]), in_heads(qkv[2])},
+        [options, share = pass.tokens,
+         context = layout().context](const std::vector<at::Tensor>& in) {
+          return parallel::context_attention(in.at(0), in.at(1), in.at(2), share, context, options);
+        });
     return proj_drop_(proj_->forward(y.transpose(1, 2).flatten(2)), pass);
   }
 
@@ -167,13 +174,14 @@ class Vit : public Layer {
   Carry stage(const Range& some, const Carry& carry, const Pass& pass) const {
     const auto here = enter();
     const Pass with = with_own_tokens(pass);
-    at::Tensor x = carry.at(0);
-    if (some.begin == 0) x = embedded(x, with);
+    std::vector<NamedBlock> named;
     for (int64_t i = some.begin; i < some.end; ++i) {
       const auto block = blocks_.at(static_cast<size_t>(i));
-      x = run_block(pass.blocks, block->path(), x,  // may run again after this call
-                    [block, with](const at::Tensor& in) { return block->forward(in, with); });
+      named.push_back({block->path(),
+                       [block, with](const at::Tensor& in) { return block->forward(in, with); }});
     }
+    const at::Tensor x =
+        run_blocks(with, named, some.begin == 0 ? embedded(carry.at(0), with) : carry.at(0));
     return {some.end == options_.depth ? predicted(x) : x};
   }
 

@@ -27,7 +27,8 @@ at::Tensor shadow_of(const at::Tensor& weight) {
 
 }  // namespace
 
-Ema::Ema(std::vector<Param> params, double decay) : params_(std::move(params)), decay_(decay) {
+Ema::Ema(std::vector<Param> params, double decay, std::optional<c10::ScalarType> seen)
+    : params_(std::move(params)), decay_(decay), seen_(seen) {
   if (decay < 0 || decay >= 1)
     throw ConfigError({.what = fmt::format("an EMA decay of {}", decay),
                        .why = "the average keeps this share of itself at each step",
@@ -47,7 +48,10 @@ void Ema::update() {
   expect_own_weights("Ema::update");
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> weights = weights_of(params_);
-  for (size_t i = 0; i < weights.size(); ++i) weights[i] = weights[i].to(shadow_[i].scalar_type());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (seen_) weights[i] = weights[i].to(*seen_);
+    weights[i] = weights[i].to(shadow_[i].scalar_type());
+  }
   at::_foreach_lerp_(shadow_, weights, 1 - decay_);
 }
 

@@ -53,13 +53,14 @@ at::Tensor norm_of(const std::vector<std::vector<at::Tensor>>& kinds, c10::Scala
 at::Tensor norm_over(const comm::Group& owners, const at::Tensor& own,
                      const std::vector<Param>& params) {
   if (owners.size() == 1) return own;
-  // A model smaller than its ranks leaves some of them without a piece.
+  // A model smaller than its ranks leaves some of them without a piece; pieces may lie on the host.
   const bool gpu = owners.backend() != nullptr && owners.backend()->name() == "nccl";
+  const bool here = !params.empty() && (!gpu || params.front().tensor.is_cuda());
   const c10::Device device =
-      params.empty() ? c10::Device(gpu ? c10::kCUDA : c10::kCPU) : params.front().tensor.device();
+      here ? params.front().tensor.device() : c10::Device(gpu ? c10::kCUDA : c10::kCPU);
   const at::Tensor squares = own.to(device, c10::kDouble).square();
   owners.all_reduce(squares).wait();
-  return squares.sqrt().to(own.scalar_type());
+  return squares.sqrt().to(own.options());
 }
 
 }  // namespace

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/optim/optimizer.h"
 
-#include <ATen/ops/_foreach_add.h>
-#include <ATen/ops/_foreach_copy.h>
-#include <ATen/ops/_foreach_mul.h>
-#include <ATen/ops/_foreach_sub.h>
-#include <ATen/ops/_fused_adam.h>
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -16,57 +8,15 @@
 #include <fmt/ranges.h>
 
 #include <map>
-#include <optional>
-#include <tuple>
 #include <utility>
 
 #include "braid/core/error.h"
 #include "braid/core/observe.h"
 #include "braid/core/precision.h"
+#include "optim/optimizer_impl.h"
 
 namespace braid::optim {
-
-// What the optimizer keeps of one parameter; the tensors are made at its first update.
-struct OptimizerSlot {
-  Param param;
-  double decay = 0;
-  bool wide = false;  // updates `master` instead of the parameter
-  bool started = false;
-  at::Tensor master, exp_avg, exp_avg_sq, step, momentum;
-
-  at::Tensor target() const { return wide ? master : param.tensor.detach(); }
-};
-
-// What one fused call takes: tensors of one dtype, device and weight decay.
-struct OptimizerBatch {
-  std::vector<OptimizerSlot*> slots;
-  std::vector<at::Tensor> targets, grads, exp_avgs, exp_avg_sqs, steps, momenta;
-};
-
 namespace {
-
-// Gradients cast for master copies at one time: bounds what the casts add to the peak.
-constexpr int64_t cast_elements_at_once = int64_t{64} << 20;
-
-using BatchKey = std::tuple<c10::ScalarType, c10::ScalarType, c10::DeviceType, int, double>;
-
-BatchKey batch_key(const OptimizerSlot& slot, c10::ScalarType updated) {
-  const at::Tensor& t = slot.param.tensor;
-  return {t.scalar_type(), updated, t.device().type(), t.device().index(), slot.decay};
-}
-
-// The fused kernels walk raw memory: a gradient of another layout than its weight would update the
-// wrong elements.
-at::Tensor fitted_grad(const at::Tensor& grad, const at::Tensor& target) {
-  if (grad.scalar_type() == target.scalar_type() && grad.strides() == target.strides())
-    return grad.detach();
-  return at::empty_like(target).copy_(grad.detach());
-}
-
-std::optional<at::Tensor> scalar_on(const at::Tensor& value, const at::Tensor& like) {
-  if (!value.defined()) return std::nullopt;
-  return value.to(like.device(), c10::kFloat);
-}
 
 const char* algorithm_name(Algorithm algorithm) {
   return algorithm == Algorithm::sgd ? "sgd" : algorithm == Algorithm::adam ? "adam" : "adamw";
@@ -98,27 +48,6 @@ StorageError foreign_entry(const std::string& entry, const std::string& why) {
 }
 
 }  // namespace
-
-struct Optimizer::Impl {
-  std::vector<Param> params;
-  OptimizerOptions options;
-  c10::ScalarType master;
-  std::vector<OptimizerSlot> slots;
-
-  bool adam() const { return options.name != Algorithm::sgd; }
-  c10::ScalarType updated(const OptimizerSlot& slot) const {
-    return slot.wide ? master : slot.param.tensor.scalar_type();
-  }
-  std::vector<std::pair<std::string, at::Tensor*>> parts(OptimizerSlot& slot) const;
-  void start(OptimizerSlot& slot) const;
-  void expect_own(const State& state) const;
-  std::vector<OptimizerBatch> batches();
-  void fill(OptimizerBatch& batch) const;
-  void update(OptimizerBatch& batch, double lr, const at::Tensor& found_inf,
-              const at::Tensor& inv_scale);
-  void fused(OptimizerBatch& batch, double lr, const std::optional<at::Tensor>& scale,
-             const std::optional<at::Tensor>& found_inf) const;
-};
 
 // The tensors of a slot under the names they are saved with.
 std::vector<std::pair<std::string, at::Tensor*>> Optimizer::Impl::parts(OptimizerSlot& slot) const {
@@ -156,83 +85,6 @@ void Optimizer::Impl::start(OptimizerSlot& slot) const {
     mark(state, MemoryKind::optimizer_state, module_of(slot.param));
 }
 
-std::vector<OptimizerBatch> Optimizer::Impl::batches() {
-  std::map<BatchKey, std::vector<OptimizerBatch>> groups;
-  std::map<BatchKey, int64_t> elements;
-  for (OptimizerSlot& slot : slots) {
-    if (!slot.param.tensor.grad().defined()) continue;
-    const BatchKey key = batch_key(slot, updated(slot));
-    std::vector<OptimizerBatch>& group = groups[key];
-    const int64_t size = slot.param.tensor.numel();
-    if (group.empty() || (slot.wide && elements[key] + size > cast_elements_at_once)) {
-      group.emplace_back();
-      elements[key] = 0;
-    }
-    elements[key] += size;
-    group.back().slots.push_back(&slot);
-  }
-  std::vector<OptimizerBatch> result;
-  for (auto& [key, group] : groups)
-    for (OptimizerBatch& batch : group) result.push_back(std::move(batch));
-  return result;
-}
-
-void Optimizer::Impl::fill(OptimizerBatch& batch) const {
-  for (OptimizerSlot* slot : batch.slots) {
-    start(*slot);
-    batch.targets.push_back(slot->target());
-    batch.grads.push_back(fitted_grad(slot->param.tensor.grad(), batch.targets.back()));
-    if (adam()) {
-      batch.exp_avgs.push_back(slot->exp_avg);
-      batch.exp_avg_sqs.push_back(slot->exp_avg_sq);
-      batch.steps.push_back(slot->step);
-    } else if (options.momentum != 0) {
-      batch.momenta.push_back(slot->momentum);
-    }
-  }
-}
-
-void Optimizer::Impl::fused(OptimizerBatch& b, double lr, const std::optional<at::Tensor>& scale,
-                            const std::optional<at::Tensor>& found_inf) const {
-  const OptimizerOptions& o = options;
-  const double decay = b.slots.front()->decay;
-  if (o.name == Algorithm::sgd) {
-    at::_fused_sgd_(b.targets, b.grads, b.momenta, decay, o.momentum, lr, /*dampening=*/0,
-                    o.nesterov, /*maximize=*/false, /*is_first_step=*/false, scale, found_inf);
-    return;
-  }
-  at::_foreach_add_(b.steps, 1);
-  if (o.name == Algorithm::adam)
-    at::_fused_adam_(b.targets, b.grads, b.exp_avgs, b.exp_avg_sqs, {}, b.steps, lr, o.betas[0],
-                     o.betas[1], decay, o.eps, /*amsgrad=*/false, /*maximize=*/false, scale,
-                     found_inf);
-  else
-    at::_fused_adamw_(b.targets, b.grads, b.exp_avgs, b.exp_avg_sqs, {}, b.steps, lr, o.betas[0],
-                      o.betas[1], decay, o.eps, /*amsgrad=*/false, /*maximize=*/false, scale,
-                      found_inf);
-  // A dropped update does not count.
-  if (found_inf) at::_foreach_sub_(b.steps, std::vector<at::Tensor>(b.steps.size(), *found_inf));
-}
-
-void Optimizer::Impl::update(OptimizerBatch& batch, double lr, const at::Tensor& found_inf,
-                             const at::Tensor& inv_scale) {
-  fill(batch);
-  const at::Tensor& first = batch.targets.front();
-  std::optional<at::Tensor> scale = scalar_on(inv_scale, first);
-  if (scale && first.scalar_type() == c10::kDouble) {
-    // The kernels divide by a float: its rounding would show in fp64.
-    at::_foreach_mul_(batch.grads, inv_scale.to(first.device(), c10::kDouble));
-    scale.reset();
-  } else if (scale) {
-    scale = scale->reciprocal();
-  }
-  fused(batch, lr, scale, scalar_on(found_inf, first));
-  if (!batch.slots.front()->wide) return;
-  std::vector<at::Tensor> weights;
-  for (OptimizerSlot* slot : batch.slots) weights.push_back(slot->param.tensor.detach());
-  at::_foreach_copy_(weights, batch.targets);  // after a dropped update the same values again
-}
-
 Optimizer::Optimizer(std::vector<Param> params, OptimizerOptions options, c10::ScalarType master)
     : impl_(std::make_unique<Impl>()) {
   check_options(options);
@@ -255,9 +107,13 @@ Optimizer::~Optimizer() = default;
 Optimizer::Optimizer(Optimizer&&) noexcept = default;
 Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
 
-void Optimizer::step(double lr, const at::Tensor& found_inf, const at::Tensor& inv_scale) {
+void Optimizer::step(double lr, const at::Tensor& found_inf, const at::Tensor& inv_scale,
+                     const Updated& updated) {
   const c10::NoGradGuard no_grad;
-  for (OptimizerBatch& batch : impl_->batches()) impl_->update(batch, lr, found_inf, inv_scale);
+  for (OptimizerBatch& batch : impl_->batches()) {
+    batch.tiles = batch.casts || (updated && !batch.slots.front()->target().is_cuda());
+    impl_->update(batch, {lr, found_inf, inv_scale}, updated);
+  }
 }
 
 void Optimizer::step() { step(impl_->options.lr); }

@@ -27,9 +27,14 @@ at::Tensor LossScaler::inverse() const {
 at::Tensor LossScaler::check(const std::vector<Param>& params, const comm::Group& owners) const {
   const c10::NoGradGuard no_grad;
   at::Tensor found = at::zeros({}, scale_.options());
-  const at::Tensor one = at::ones({}, scale_.options());  // multiplies by 1: bits stay
-  for (const auto& grads : grads_by_kind(params))
-    at::_amp_foreach_non_finite_check_and_unscale_(grads, found, one);
+  for (const auto& grads : grads_by_kind(params)) {
+    const at::TensorOptions there = found.options().device(grads.front().device());
+    const bool here = grads.front().device() == found.device();  // else they lie on the host
+    at::Tensor bad = here ? found : at::zeros({}, there);
+    const at::Tensor one = at::ones({}, there);  // multiplies by 1: bits stay
+    at::_amp_foreach_non_finite_check_and_unscale_(grads, bad, one);
+    if (!here) found.add_(bad.to(found.device())).clamp_max_(1);
+  }
   if (owners.size() > 1) owners.all_reduce(found, comm::Op::max).wait();
   return found;
 }

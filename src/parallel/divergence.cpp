@@ -60,6 +60,12 @@ bool agree(const at::Tensor& sums, const comm::Group& replicas) {
   return values[0] == ~values[1];
 }
 
+// Weights may lie on the host while the ranks talk through their GPUs.
+at::Tensor on_wire(const at::Tensor& sums, const comm::Group& replicas) {
+  const bool gpu = replicas.backend() != nullptr && replicas.backend()->name() == "nccl";
+  return gpu && sums.is_cpu() ? sums.to(c10::kCUDA) : sums;
+}
+
 }  // namespace
 
 void describe(Fields& fields, DivergenceOptions& o) {
@@ -110,7 +116,7 @@ void Divergence::check(int64_t step) {
   const Alike* apart = nullptr;
   at::Tensor its_sums;
   for (const Alike& part : parts_) {
-    const at::Tensor sums = checksums(part.params);
+    const at::Tensor sums = on_wire(checksums(part.params), part.replicas);
     if (agree(sums, part.replicas) || apart != nullptr) continue;
     apart = &part;
     its_sums = sums;

@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "braid/core/error.h"
+#include "braid/core/region.h"
 
 namespace braid::parallel {
 
@@ -208,6 +209,7 @@ void PipelineRun::backward(const Action& action, size_t index) {
     const auto roots = std::exchange(here.roots, {});
     tell_before(action, index);
     open(action);
+    const Region here(regions::backward);
     if (!roots.empty())
       torch::autograd::Engine::get_default_engine().execute(
           roots, gradients, /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/true);
@@ -220,6 +222,7 @@ void PipelineRun::backward(const Action& action, size_t index) {
 void PipelineRun::weight_backward(const Action& action, size_t index) {
   tell_before(action, index);
   open(action);
+  const Region here(regions::backward);
   later_->run(later_->key());
 }
 

@@ -46,7 +46,9 @@ class Gathering {
 struct RegatherJob : torch::CustomClassHolder {
   SplitAxis axis;
   comm::Counts counts;               // tokens of each rank
-  std::vector<SplitWeights> layers;  // as given: the way to their parameters hangs on them
+  std::vector<SplitWeights> layers;  // as given, while the forward pass runs
+  std::vector<SplitWeights> places;  // late: the way to their parameters
+  std::vector<bool> biased;          // of layers
   bool late = false;                 // gradients of weights are asked for later
   int64_t key = 0;
   uint64_t place = 0;
@@ -118,7 +120,7 @@ struct Regather : torch::autograd::Function<Regather> {
     const auto held = context->saved_data["job"].toCapsule();
     const RegatherJobPtr job = RegatherJobPtr::reclaim_copy(static_cast<RegatherJob*>(held.get()));
     const variable_list saved = context->get_saved_variables();
-    const size_t layers = job->layers.size();
+    const size_t layers = job->biased.size();
     std::optional<Gathering> again;
     if (!job->late) again.emplace(saved[0], job->axis.group, job->counts);
     at::Tensor back = rows_of(grads[0]).mm(saved[1]);
@@ -135,7 +137,7 @@ struct Regather : torch::autograd::Function<Regather> {
       const at::Tensor whole = rows_of(again->take());
       for (size_t i = 0; i < layers; ++i) {
         result.push_back(rows_of(grads[i]).t().mm(whole));
-        if (job->layers[i].bias.defined()) result.push_back(rows_of(grads[i]).sum(0));
+        if (job->biased[i]) result.push_back(rows_of(grads[i]).sum(0));
       }
       result.push_back(at::Tensor());
     }
@@ -164,14 +166,14 @@ struct Regather : torch::autograd::Function<Regather> {
 
   static void queue(const RegatherJobPtr& job, const at::Tensor& x, const variable_list& grads) {
     size_t uses = 0;
-    for (const SplitWeights& layer : job->layers) uses += layer.weight.requires_grad() ? 1 : 0;
+    for (const SplitWeights& place : job->places) uses += place.weight.defined() ? 1 : 0;
     const auto input = std::make_shared<GatheredOnce>(x, job, uses);
-    for (size_t i = 0; i < job->layers.size(); ++i) {
+    for (size_t i = 0; i < job->places.size(); ++i) {
       const at::Tensor& grad = grads[i];
-      const auto& [weight, bias] = job->layers[i];
-      if (bias.defined() && bias.requires_grad())
+      const auto& [weight, bias] = job->places[i];
+      if (bias.defined())
         job->axis.later->add(job->key, {bias, [grad] { return rows_of(grad).sum(0); }, job->place});
-      if (weight.requires_grad())
+      if (weight.defined())
         job->axis.later->add(
             job->key,
             {weight, [grad, input] { return rows_of(grad).t().mm(input->rows()); }, job->place});
@@ -193,13 +195,20 @@ std::vector<at::Tensor> regathered_columns(const at::Tensor& x,
   job->place = at::sequence_number::peek();
   std::vector<at::Tensor> given;
   for (const SplitWeights& layer : layers) {
-    if (job->late) break;  // then the first half of the backward pass does not walk to them
+    job->biased.push_back(layer.bias.defined());
+    if (job->late) {  // then the first half of the backward pass does not walk to them
+      job->places.push_back(
+          {kernels::gradient_place(layer.weight), kernels::gradient_place(layer.bias)});
+      continue;
+    }
     given.push_back(layer.weight);
     if (layer.bias.defined()) given.push_back(layer.bias);
   }
   const bool anchored = job->late && !x.requires_grad();
   const at::Tensor anchor = at::empty({0}, x.options()).requires_grad_(anchored);
-  return Regather::apply(anchor, x, at::TensorList(given), job);
+  std::vector<at::Tensor> outputs = Regather::apply(anchor, x, at::TensorList(given), job);
+  job->layers.clear();
+  return outputs;
 }
 
 }  // namespace braid::parallel

@@ -14,6 +14,7 @@
 
 #include "braid/core/dry.h"
 #include "braid/core/error.h"
+#include "braid/core/recompute.h"
 #include "parallel/zero_state.h"
 
 namespace braid::parallel {
@@ -25,6 +26,11 @@ bool is_in_block(std::string_view param, std::string_view block) {
 }
 
 void check_stage(const ZeroOptions& options) {
+  if (options.host && options.stage != 3)
+    throw ConfigError(
+        {.what = fmt::format("parameters on the host with ZeRO stage {}", options.stage),
+         .why = "only stage 3 gathers the weights of a block before it runs",
+         .fix = "set train.zero to 3, or take parameters out of memory.offload"});
   if (options.stage >= 1 && options.stage <= 3) return;
   throw ConfigError({.what = fmt::format("ZeRO stage {}", options.stage),
                      .why = "stage 1 shares optimizer states, 2 gradients too, 3 weights too",
@@ -210,7 +216,7 @@ Zero::Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const Replicas
   state.shard = shard;
   state.owners = owners;
   state.replicas = ReplicaGroups(replicas);
-  state.resident = options.stage < 3 || shard.size() == 1;
+  state.resident = options.stage < 3 || (shard.size() == 1 && !options.host);
   state.options = std::move(options);
   state.build(each_once(std::move(units)));
 }
@@ -223,9 +229,20 @@ void Zero::hold(bool on) { state_->hold(on); }
 void Zero::finish() { state_->finish(); }
 void Zero::publish() { state_->publish(); }
 
+memory::Traffic Zero::traffic() const {
+  memory::Traffic sum;
+  for (const ZeroBlock& block : state_->blocks)
+    for (const ZeroFlat& flat : block.flats) {
+      sum.to_host += flat.traffic.to_host;
+      sum.to_device += flat.traffic.to_device;
+    }
+  return sum;
+}
+
 at::Tensor Zero::run(const std::string& block, const at::Tensor& input,
                      const BlockForward& forward) {
   const size_t index = state_->find(block);
+  if (recomputing()) return state_->run_again(index, input, forward);
   return index == state_->root ? state_->run_root(input, forward)
                                : state_->run_block(index, input, forward);
 }

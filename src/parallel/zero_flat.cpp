@@ -14,6 +14,7 @@
 #include "braid/core/error.h"
 #include "braid/core/observe.h"
 #include "braid/memory/instruments.h"
+#include "parallel/host_copy.h"
 
 namespace braid::parallel {
 namespace {
@@ -107,7 +108,9 @@ void settle(ZeroFlat& flat, bool resident, const ZeroOptions& options) {
     mark(flat.whole, MemoryKind::parameter);
     flat.shard = flat.whole.narrow(0, flat.begin, flat.share);
   } else {
-    flat.shard = at::empty({flat.share}, flat.whole.options());
+    flat.on_host = options.host;
+    flat.shard = options.host ? host_memory(flat.share, flat.whole.scalar_type(), flat.whole)
+                              : at::empty({flat.share}, flat.whole.options());
     mark(flat.shard, MemoryKind::parameter);
   }
   const int64_t own = std::clamp<int64_t>(flat.elements - flat.begin, 0, flat.share);
@@ -120,14 +123,28 @@ void settle(ZeroFlat& flat, bool resident, const ZeroOptions& options) {
 }
 
 void start_gather(ZeroFlat& flat, const comm::Group& shard) {
-  flat.gather.wait();
+  finish_gather(flat);
   take_whole_memory(flat, MemoryKind::communication);
-  flat.gather = shard.all_gather(flat.whole, flat.shard);
+  if (!flat.on_host) {
+    flat.gather = shard.all_gather(flat.whole, flat.shard);
+    return;
+  }
+  const at::Tensor own = flat.whole.narrow(0, flat.begin, flat.share);
+  flat.arrival = copy_with_host(own, flat.shard);
+  flat.traffic.to_device += static_cast<int64_t>(own.nbytes());
+  if (shard.size() == 1) return;  // nothing to do before it is used
+  if (flat.arrival != nullptr) flat.arrival->stream_wait();
+  flat.gather = shard.all_gather(flat.whole, own);
+}
+
+void finish_gather(ZeroFlat& flat) {
+  if (flat.arrival != nullptr) flat.arrival->stream_wait();
+  flat.gather.wait();
 }
 
 void release_whole(ZeroFlat& flat) {
   if (!flat.there) return;
-  flat.gather.wait();
+  finish_gather(flat);
   memory::release(flat.whole);
   flat.there = false;
 }

@@ -2,9 +2,11 @@
 // Parameters of one unit in one run of memory, cut into as many equal slices as there are ranks.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "braid/comm/group.h"
+#include "braid/core/accelerator.h"
 #include "braid/core/param.h"
 #include "braid/parallel/zero.h"
 #include "parallel/replica_groups.h"
@@ -32,11 +34,15 @@ struct ZeroFlat {
   bool there = false;  // whole has memory
   at::Tensor shard;    // [share]: a view of whole, or in stage 3 memory of its own
   comm::Pending gather;
+  bool on_host = false;             // shard is memory of the host
+  std::unique_ptr<Moment> arrival;  // of the shard on the device
+  memory::Traffic traffic;
 
   at::Tensor grads;        // [ranks * share], from the first gradient on
   at::Tensor sent;         // what travels: grads, or a copy in another dtype
   at::Tensor got;          // [share] of the sum of this round
   at::Tensor shard_grads;  // [share] of the sum of all rounds of this step
+  at::Tensor host_grads;   // the same, on the host
   comm::Pending sum;
   int rounds = 0;       // whose sums are in shard_grads or on their way there
   bool last = false;    // the round on its way is the last one of the step
@@ -60,6 +66,7 @@ std::vector<ZeroFlat> flats_of(const std::vector<Param>& params, const comm::Gro
 void settle(ZeroFlat& flat, bool resident, const ZeroOptions& options);
 
 void start_gather(ZeroFlat& flat, const comm::Group& shard);
+void finish_gather(ZeroFlat& flat);
 void release_whole(ZeroFlat& flat);  // waits for a gather on its way
 
 void take_grads_memory(ZeroFlat& flat);

@@ -7,6 +7,7 @@
 
 #include "braid/core/error.h"
 #include "braid/core/observe.h"
+#include "parallel/host_copy.h"
 #include "parallel/zero_state.h"
 
 namespace braid::parallel {
@@ -106,7 +107,21 @@ void Zero::State::launch(ZeroFlat& flat) {
     if (!member.filled) member.grad.zero_();
   }
   flat.sent = wire_of(flat);
-  const bool copied = !flat.sent.is_alias_of(flat.grads);
+  take_sum_memory(flat, /*copied=*/!flat.sent.is_alias_of(flat.grads));
+  if (options.stage > 1) {
+    for (ZeroMember& member : flat.members) let_go(member);
+    flat.grads.reset();  // flat.sent may still hold it
+  }
+  flat.last = !holding && !options.late;
+  flat.sum = shard.reduce_scatter(flat.got, flat.sent, comm::Op::sum);
+}
+
+void Zero::State::take_sum_memory(ZeroFlat& flat, bool copied) const {
+  if (leaves_early(flat)) {
+    flat.got = at::empty({flat.share}, flat.sent.options());
+    mark(flat.got, MemoryKind::gradient);
+    return;
+  }
   if (options.stage == 1 && !copied) {
     flat.shard_grads = flat.grads.narrow(0, flat.begin, flat.share);
   } else if (!flat.shard_grads.defined()) {
@@ -114,16 +129,9 @@ void Zero::State::launch(ZeroFlat& flat) {
     mark(flat.shard_grads, MemoryKind::gradient);
   }
   flat.got = flat.shard_grads;
-  if (flat.rounds > 0) {
-    const MemoryScope buffers(MemoryKind::communication);
-    flat.got = at::empty({flat.share}, flat.sent.options());
-  }
-  if (options.stage > 1) {
-    for (ZeroMember& member : flat.members) let_go(member);
-    flat.grads.reset();  // flat.sent may still hold it
-  }
-  flat.last = !holding && !options.late;
-  flat.sum = shard.reduce_scatter(flat.got, flat.sent, comm::Op::sum);
+  if (flat.rounds == 0) return;
+  const MemoryScope buffers(MemoryKind::communication);
+  flat.got = at::empty({flat.share}, flat.sent.options());
 }
 
 // The division stands before the sum, which fp16 would not survive, and in the wider dtype.
@@ -147,13 +155,29 @@ void Zero::State::land(size_t index) {
 
 void Zero::State::land(ZeroFlat& flat) {
   flat.sum.wait();
-  if (!flat.got.is_same(flat.shard_grads)) flat.shard_grads.add_(flat.got);
+  if (leaves_early(flat)) {
+    bring_to_host(flat, flat.got);
+  } else if (!flat.got.is_same(flat.shard_grads)) {
+    flat.shard_grads.add_(flat.got);
+  }
   ++flat.rounds;
   flat.got.reset();
   flat.sent.reset();
   if (!flat.last || flat.replicas.size() == 1) return;
   flat.sum = flat.replicas.all_reduce(flat.shard_grads, comm::Op::sum);
   flat.summed = true;
+}
+
+void Zero::State::bring_to_host(ZeroFlat& flat, const at::Tensor& grads) {
+  if (!flat.host_grads.defined()) {
+    flat.host_grads = host_memory(flat.share, grads.scalar_type(), flat.whole);
+    mark(flat.host_grads, MemoryKind::gradient);
+  }
+  flat.traffic.to_host += static_cast<int64_t>(grads.nbytes());
+  if (leaves_early(flat) && flat.rounds > 0)
+    landing.add(flat.host_grads, grads);
+  else
+    landing.bring(flat.host_grads, grads);
 }
 
 void Zero::State::begin_round() {
@@ -203,19 +227,36 @@ void Zero::State::finish() {
     for (ZeroFlat& flat : blocks[index].flats)
       if (flat.trained && flat.replicas.size() > 1 && !flat.summed)
         flat.sum = flat.replicas.all_reduce(flat.shard_grads, comm::Op::sum);
-  hand_out_grads();
   drop_all();
+  hand_out_grads();
   holding = begun = false;
   stepped = true;
   order.end();
   order_launches();
 }
 
+// On the host: gradients are there, and nothing reads the pieces that an optimizer may change now.
+void Zero::State::settle_host() {
+  for (ZeroBlock& block : blocks)
+    for (ZeroFlat& flat : block.flats) {
+      if (!flat.on_host) continue;
+      if (flat.trained && !leaves_early(flat)) {
+        flat.sum.wait();
+        bring_to_host(flat, flat.shard_grads);
+        flat.shard_grads.reset();
+      }
+      if (const auto arrival = std::move(flat.arrival)) arrival->host_wait();
+    }
+  landing.wait();
+}
+
 void Zero::State::hand_out_grads() {
+  settle_host();
   auto piece = pieces.begin();
   for (ZeroBlock& block : blocks)
     for (ZeroFlat& flat : block.flats) {
       if (flat.trained) flat.sum.wait();
+      const at::Tensor& grads = flat.on_host ? flat.host_grads : flat.shard_grads;
       for (ZeroMember& member : flat.members) {
         if (flat.trained && options.stage == 1) member.param.tensor.mutable_grad().reset();
         const ZeroSlice slice = slice_of(flat, member);
@@ -223,11 +264,19 @@ void Zero::State::hand_out_grads() {
         const Param& own = *piece++;
         if (flat.trained)
           own.tensor.mutable_grad() =
-              flat.shard_grads.narrow(0, slice.begin, slice.count).view(own.tensor.sizes());
+              grads.narrow(0, slice.begin, slice.count).view(own.tensor.sizes());
       }
       flat.rounds = 0;
       flat.summed = false;
+      if (options.give_grads) give_up_grads(flat);
     }
+}
+
+// .grad() of the pieces alone holds them from now on.
+void Zero::State::give_up_grads(ZeroFlat& flat) {
+  flat.shard_grads.reset();
+  flat.grads.reset();
+  for (ZeroMember& member : flat.members) member.grad.reset();
 }
 
 }  // namespace braid::parallel

@@ -78,6 +78,21 @@ at::Tensor Zero::State::run_block(size_t index, const at::Tensor& input,
   return output;
 }
 
+// Within a backward pass, for values that it wants: no gradient comes along this run, so it leaves
+// everything as it was. What is gathered ahead stays so; what is gathered here goes, also where the
+// run ends early.
+at::Tensor Zero::State::run_again(size_t index, const at::Tensor& input,
+                                  const BlockForward& forward) {
+  if (resident) return forward(input);
+  const bool there = blocks[index].fresh || blocks[index].entered;
+  if (!there) start(index);
+  const auto ended = c10::make_scope_exit([&] {
+    if (!there) drop(index);
+  });
+  for (ZeroFlat& flat : blocks[index].flats) finish_gather(flat);
+  return forward(input);
+}
+
 // The output gate brings the weights back for the backward pass, the input gate gives them up.
 at::Tensor Zero::State::between_gates(size_t index, const at::Tensor& input,
                                       const BlockForward& forward) {
@@ -116,14 +131,14 @@ void Zero::State::start(size_t index) {
 
 void Zero::State::gather(size_t index) {
   start(index);
-  for (ZeroFlat& flat : blocks[index].flats) flat.gather.wait();
+  for (ZeroFlat& flat : blocks[index].flats) finish_gather(flat);
   if (ahead == index) ahead.reset();
 }
 
 void Zero::State::drop(size_t index) {
   if (resident) return;
   for (ZeroFlat& flat : blocks[index].flats) release_whole(flat);
-  blocks[index].fresh = false;
+  blocks[index].fresh = blocks[index].entered = false;
 }
 
 void Zero::State::drop_all() {
@@ -140,6 +155,7 @@ void Zero::State::enter(size_t index, std::optional<size_t> before) {
   if (ahead && *ahead != index) guess(std::nullopt);
   gather(index);
   blocks[index].fresh = false;  // from now on its memory goes when its gradients are taken
+  blocks[index].entered = true;
   if (before != index) guess(before);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "braid/parallel/zero.h"
+#include "parallel/host_landing.h"
 #include "parallel/zero_flat.h"
 #include "parallel/zero_order.h"
 
@@ -20,6 +21,7 @@ struct ZeroBlock {
   // Weights are gathered, and nothing has begun to give them back. Changes alike on all ranks;
   // whether the memory is there (ZeroFlat::there) may not, where ranks use different parameters.
   bool fresh = false;
+  bool entered = false;  // backward is within it: weights are there. Changes alike, too
   // Runs of the present forward pass whose gradient has yet to pass the block's input.
   std::shared_ptr<int> runs = std::make_shared<int>(0);
 
@@ -57,6 +59,7 @@ struct Zero::State : std::enable_shared_from_this<Zero::State> {
   at::Tensor run_root(const at::Tensor& input, const BlockForward& forward);
   void refuse_without_root(size_t index) const;
   at::Tensor run_block(size_t index, const at::Tensor& input, const BlockForward& forward);
+  at::Tensor run_again(size_t index, const at::Tensor& input, const BlockForward& forward);
   at::Tensor between_gates(size_t index, const at::Tensor& input, const BlockForward& forward);
   void guess(std::optional<size_t> next);
   void start(size_t index);
@@ -72,8 +75,13 @@ struct Zero::State : std::enable_shared_from_this<Zero::State> {
   size_t next = 0;                   // in launch_order
   std::optional<size_t> flying;      // block whose sum is on its way
   bool holding = false;
-  bool open = false;   // a gradient came in this round
-  bool begun = false;  // something was sent in this step
+  bool open = false;    // a gradient came in this round
+  bool begun = false;   // something was sent in this step
+  HostLanding landing;  // of gradients that go to the host
+  // Sums over replicas are made on the device: those go to the host at the end of a step.
+  bool leaves_early(const ZeroFlat& flat) const {
+    return options.host && flat.replicas.size() == 1;
+  }
   bool sums_replicas() const { return replicas.talking() > 0; }
   void order_launches();
   void arrived(size_t block, ZeroFlat& flat, ZeroMember& member);
@@ -81,14 +89,18 @@ struct Zero::State : std::enable_shared_from_this<Zero::State> {
   void launch(size_t index);
   void launch(ZeroFlat& flat);
   at::Tensor wire_of(ZeroFlat& flat) const;
+  void take_sum_memory(ZeroFlat& flat, bool copied) const;
   void land(size_t index);
   void land(ZeroFlat& flat);
+  void bring_to_host(ZeroFlat& flat, const at::Tensor& grads);
   void begin_round();
   void close_round();
   void close_late_round(bool end);
   void hold(bool on);
   void finish();
+  void settle_host();
   void hand_out_grads();
+  void give_up_grads(ZeroFlat& flat);
 };
 
 }  // namespace braid::parallel

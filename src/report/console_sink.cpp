@@ -27,6 +27,7 @@ std::string reason_text(const std::string& reason) {
   if (reason == "early_stop") return "stopped early, the metric no longer improves";
   if (reason == "signal") return "stopped by a signal, --resume goes on from here";
   if (reason == "not_finite") return "stopped, the loss is not finite";
+  if (reason == "out_of_memory") return "stopped, out of memory";
   return reason;
 }
 

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <set>
 
 #include "braid/core/fs.h"
 #include "report/page.h"
+#include "report/page_profile.h"
 #include "report/page_ranks.h"
+#include "report/page_text.h"
 #include "report/summary.h"
 
 namespace braid::report {
@@ -156,6 +157,7 @@ PageJson run_json(const std::filesystem::path& run) {
   json["events"] = events_json(log);
   json["config"] = log.info.config;
   json["picture"] = picture_json(run);
+  json["profile"] = profile_json(run / "profile");
   return json;
 }
 
@@ -168,58 +170,11 @@ void make_labels_unique(PageJson& runs) {
   }
 }
 
-std::string html_escaped(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '&')
-      escaped += "&amp;";
-    else if (c == '<')
-      escaped += "&lt;";
-    else if (c == '>')
-      escaped += "&gt;";
-    else if (c == '"')
-      escaped += "&quot;";
-    else
-      escaped += c;
-  }
-  return escaped;
-}
-
-// Inside <script> a text of a run must not be able to end the element.
-std::string script_escaped(const PageJson& json) {
-  std::string escaped;
-  for (const char c : json.dump(-1, ' ', false, PageJson::error_handler_t::replace)) {
-    if (c == '<')
-      escaped += "\\u003c";
-    else if (c == '>')
-      escaped += "\\u003e";
-    else if (c == '&')
-      escaped += "\\u0026";
-    else
-      escaped += c;
-  }
-  return escaped;
-}
-
 std::string title_of(const PageJson& runs) {
   std::string names;
   for (const auto& run : runs)
     names += (names.empty() ? "" : ", ") + run["label"].get<std::string>();
   return "braid: " + names;
-}
-
-// In one pass, so that a text put in is not searched for further marks.
-std::string filled(std::string_view page, const std::map<std::string_view, std::string>& parts) {
-  std::string text;
-  for (size_t at = 0; at < page.size();) {
-    const size_t open = page.find("{{", at);
-    const size_t close = page.find("}}", std::min(open, page.size()));
-    if (close == std::string_view::npos) return text += page.substr(at);
-    text += page.substr(at, open - at);
-    text += parts.at(page.substr(open + 2, close - open - 2));
-    at = close + 2;
-  }
-  return text;
 }
 
 }  // namespace
@@ -230,7 +185,10 @@ std::string html_report(const std::vector<std::filesystem::path>& runs) {
   make_labels_unique(data);
   return filled(page_html, {{"title", html_escaped(title_of(data))},
                             {"style", std::string(page_css)},
+                            {"shared_script", std::string(page_shared_js)},
+                            {"timeline_script", std::string(page_timeline_js)},
                             {"ranks_script", std::string(page_ranks_js)},
+                            {"profile_script", std::string(page_profile_js)},
                             {"script", std::string(page_js)},
                             {"data", script_escaped(data)}});
 }

@@ -52,7 +52,8 @@ data::LoaderOptions evaluation_loader(const RunOptions& options, c10::Device dev
                                       int64_t ranks) {
   const TrainOptions& train = options.train;
   const int64_t share = (global_batch_of(train, ranks) + ranks - 1) / ranks;
-  const int64_t trained = train.micro_batch.value_or(share);
+  const int64_t micro = train.micro_batch.value_or(share);
+  const int64_t trained = micro == 0 ? share : micro;  // auto that nobody asked memory for
   return {.global_batch = options.valid.batch.value_or(trained) * ranks,
           .shuffle = false,
           .workers = options.data.workers,

@@ -100,7 +100,7 @@ std::vector<int> Stages::of(int rank) const {
 
 int64_t micros_of(const TrainOptions& options, int64_t batch_ranks) {
   const int64_t rows = (global_batch_of(options, batch_ranks) + batch_ranks - 1) / batch_ranks;
-  const int64_t micro = options.micro_batch.value_or(rows);
+  const int64_t micro = std::max<int64_t>(options.micro_batch.value_or(rows), 1);  // auto: any
   return std::max<int64_t>((rows + micro - 1) / micro, 1);
 }
 

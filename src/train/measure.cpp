@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/train/measure.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -61,6 +62,7 @@ int64_t local_batch_of(const TrainOptions& options, int64_t batch_ranks) {
 }
 
 Ranks measured_ranks(const RunOptions& options, const MeasureOptions& how) {
+  if (how.ranks != nullptr) return *how.ranks;
   if (how.world == 1) return {};  // whatever the mesh: all of it in one process
   return dry_ranks(
       parallel::Mesh(options.mesh, how.world, how.rank, static_cast<int>(options.train.zero)));
@@ -76,8 +78,10 @@ struct Rig {
             {.seed = static_cast<uint64_t>(options.seed),
              .precision = policy_of(options.train),
              .device = how.device,
-             .dry_params = options.train.zero == 3 && ranks.mesh.size(parallel::Axis::shard) > 1,
-             .layout = layout_of(options, ranks)})),
+             .dry_params = options.train.zero == 3 && (ranks.mesh.size(parallel::Axis::shard) > 1 ||
+                                                       options.memory.offloads("parameters")),
+             .layout = layout_of(options, ranks),
+             .pack_masks = options.memory.pack_masks})),
         parts(*model, options, how.device, ranks),
         batch(empty_batch(options, local_batch_of(options.train, ranks.mesh.batch_ranks()),
                           how.device)) {
@@ -139,11 +143,23 @@ class Witness {
     before_ = gpu_->requested(index_);
   }
   int64_t peak() const { return gpu_ == nullptr ? 0 : gpu_->peak_requested(index_) - before_; }
+  int64_t left() const { return gpu_ == nullptr ? 0 : gpu_->requested(index_) - before_; }
 
  private:
   Accelerator* gpu_;
   int index_;
   int64_t before_ = 0;
+};
+
+class SegmentNames final : public SegmentRunner {
+ public:
+  size_t together(const std::vector<std::string>&, size_t) const override { return 1; }
+  at::Tensor run(SegmentKind kind, const std::string& name, const std::vector<at::Tensor>& inputs,
+                 const SegmentForward& forward) override {
+    if (kind == SegmentKind::blocks) names.push_back(name);
+    return forward(inputs);
+  }
+  std::vector<std::string> names;
 };
 
 template <class Run>
@@ -155,10 +171,13 @@ Phase phase_of(memory::Ledger& ledger, const MeasureOptions& how, const Run& run
   phase.before = ledger.live(place);
   run();
   phase.requested = witness.peak();
+  phase.requested_left = witness.left();
   phase.peak = ledger.peak(place);
   phase.without_scratch = ledger.peak_without_scratch(place);
   phase.scratch = ledger.scratch(place);
   phase.left = ledger.live(place);
+  if (!how.device.is_cpu())
+    phase.host = ledger.highest(memory::cpu) + ledger.highest(memory::pinned_host);
   return phase;
 }
 
@@ -203,6 +222,41 @@ memory::OperatorLog log_step(const RunOptions& options, MeasureOptions how) {
   const memory::Instruments logged({.log = &log, .dry = how.dry});
   rig.whole_step();
   return log;
+}
+
+void watch_step(memory::Ledger& ledger, const RunOptions& options, MeasureOptions how) {
+  const memory::Instruments on({.ledger = &ledger, .dry = how.dry});
+  Rig rig(options, how);
+  rig.whole_step();
+  ledger.begin();
+  rig.whole_step();
+}
+
+std::vector<double> time_steps(const RunOptions& options, c10::Device device, int steps) {
+  Rig rig(options, {.device = device, .dry = false});
+  const auto finish = [&] {
+    if (device.is_cuda()) accelerator()->synchronize(device.index());
+    return std::chrono::steady_clock::now();
+  };
+  rig.whole_step();
+  std::vector<double> seconds;
+  for (int i = 0; i < steps; ++i) {
+    const auto start = finish();
+    rig.whole_step();
+    seconds.push_back(std::chrono::duration<double>(finish() - start).count());
+  }
+  return seconds;
+}
+
+std::vector<std::string> segment_names(const RunOptions& options, MeasureOptions how) {
+  const memory::Instruments on({.dry = how.dry});
+  Rig rig(options, how);
+  SegmentNames segments;
+  nn::Pass pass = rig.pass();
+  pass.segments = &segments;
+  const at::NoGradGuard no_grad;
+  rig.parts.forward(*rig.model, rig.batch.input.narrow(0, 0, 1), pass);
+  return segments.names;
 }
 
 }  // namespace braid::train

@@ -38,6 +38,21 @@ void check_batch(const RunOptions& options) {
          .fix = "--set train.epochs=10"});
 }
 
+void check_offload(const RunOptions& options) {
+  const memory::MemoryOptions& memory = options.memory;
+  if (memory.delay > 0 && !memory.offloads("optimizer"))
+    throw ConfigError(
+        {.what = fmt::format("memory.delay = {} without the optimizer on the host", memory.delay),
+         .why = "only an update on the host can run beside the next step of the device",
+         .fix = "--set memory.offload=[optimizer], or memory.delay=0"});
+  if (memory.offloads("parameters") && options.train.zero != 3)
+    throw ConfigError({.what = fmt::format("memory.offload has parameters, and train.zero = {}",
+                                           options.train.zero),
+                       .why = "weights on the host are gathered block by block, as zero 3 does, "
+                              "also on one rank",
+                       .fix = "--set train.zero=3, or take parameters out of memory.offload"});
+}
+
 void list_models(std::vector<OptionRow>& rows) {
   for (const auto name : {nn::ModelName::mlp, nn::ModelName::vit, nn::ModelName::swinir,
                           nn::ModelName::gpt, nn::ModelName::llama}) {
@@ -69,8 +84,9 @@ void describe(Fields& fields, TrainOptions& options) {
   fields.field("local_batch", options.local_batch,
                "samples an update and rank; instead of global_batch", {.at_least = 1});
   fields.field("micro_batch", options.micro_batch,
-               "samples a forward pass; the rest is accumulated; auto: all at once",
-               {.at_least = 1, .none = "auto"});
+               "samples a forward pass; the rest is accumulated; all: the whole batch of a rank at "
+               "once; auto: the most that fit into memory",
+               {.at_least = 1, .none = "all", .zero = "auto"});
   fields.choice("last_batch", options.last_batch, {"drop", "keep"},
                 "the incomplete batch at the end of an epoch");
   fields.field("precision", options.precision, "which dtype each kind of number has",
@@ -117,6 +133,15 @@ void describe(Fields& fields, PlaceOptions& options) {
   fields.field("dir", options.dir, "folder of the run; empty: runs/<name>");
 }
 
+void describe(Fields& fields, ProfileOptions& options) {
+  fields.field("on", options.on, "profile the first steps of the run");
+  fields.field("wait", options.wait, "steps before the profile", {.at_least = 0});
+  fields.field("warm_up", options.warm_up, "steps between wait and the profile", {.at_least = 0});
+  fields.field("steps", options.steps, "steps in the trace", {.at_least = 1});
+  fields.field("repeat", options.repeat, "profile again and again: wait, warm up, steps, ...");
+  fields.field("dir", options.dir, "folder of the files; empty: profile/ in the run's folder");
+}
+
 void describe(Fields& fields, OptimizerSection& options) {
   describe(fields, options.rule);
   describe(fields, options.schedule);
@@ -135,6 +160,8 @@ void describe(Fields& fields, RunOptions& options) {
   fields.section("report", options.report, "what is shown and logged");
   fields.section("mesh", options.mesh, "sizes of the axes of parallelism");
   fields.section("parallel", options.parallel, "how the axes of the mesh do their work");
+  fields.section("memory", options.memory, "what is kept, computed again or laid on the host");
+  fields.section("profile", options.profile, "where time and memory of a few steps go");
   fields.section("launch", options.launch, "how ranks find each other and how long they wait");
 }
 
@@ -146,6 +173,7 @@ RunOptions load_run(const std::string& spec, const std::vector<std::string>& set
 
 void check(const RunOptions& options) {
   check_batch(options);
+  check_offload(options);
   braid::check(policy_of(options.train));
 }
 

@@ -9,12 +9,10 @@
 
 #include "braid/core/dry.h"
 
-#include "braid/core/dry.h"
-
 namespace braid::train {
 namespace {
 
-constexpr int64_t report_numbers = 5;
+constexpr int64_t report_numbers = 6;
 static_assert(sizeof(RankReport) == report_numbers * sizeof(double), "each number travels");
 
 }  // namespace
@@ -31,12 +29,8 @@ void Rounds::begin(const RankReport& mine) {
     reports_.assign(static_cast<size_t>(control_.size()), mine);
     return;
   }
-  if (!has_data(mine_)) {  // a dry run: the others would say the same
-    reports_.assign(static_cast<size_t>(control_.size()), mine);
-    return;
-  }
-  const std::array<double, report_numbers> numbers = {mine.weight, mine.stop, mine.seconds,
-                                                      mine.data_wait, mine.comm_wait};
+  const std::array<double, report_numbers> numbers = {mine.weight,    mine.stop,      mine.seconds,
+                                                      mine.data_wait, mine.comm_wait, mine.profile};
   std::copy(numbers.begin(), numbers.end(), mine_.mutable_data_ptr<double>());
   under_way_ = control_.all_gather(all_, mine_);
 }
@@ -46,7 +40,7 @@ const std::vector<RankReport>& Rounds::reports() {
   under_way_.wait();
   const double* at = all_.const_data_ptr<double>();
   for (int rank = 0; rank < control_.size(); ++rank, at += report_numbers)
-    reports_.push_back({at[0], at[1], at[2], at[3], at[4]});
+    reports_.push_back({at[0], at[1], at[2], at[3], at[4], at[5]});
   return reports_;
 }
 
@@ -59,6 +53,12 @@ double Rounds::weight() {
 double Rounds::stop() {
   double most = 0;
   for (const RankReport& report : reports()) most = std::max(most, report.stop);
+  return most;
+}
+
+double Rounds::profile() {
+  double most = 0;
+  for (const RankReport& report : reports()) most = std::max(most, report.profile);
   return most;
 }
 

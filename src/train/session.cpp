@@ -16,6 +16,7 @@
 #include "braid/core/fs.h"
 #include "braid/core/units.h"
 #include "braid/train/layout.h"
+#include "braid/train/out_of_memory.h"
 
 namespace braid::train {
 namespace {
@@ -30,6 +31,10 @@ void refuse_used_folder(const fs::path& dir) {
        .why = "a new run would mix with it",
        .fix = fmt::format("continue it with --resume, choose --set run.name=<other>, or rm -r {}",
                           dir.string())});
+}
+
+bool holds_run(const fs::path& dir) {
+  return fs::exists(dir / "log.jsonl") || fs::exists(dir / "checkpoints");
 }
 
 ConfigError shape_mismatch(const char* key, int64_t model, int64_t data) {
@@ -86,18 +91,18 @@ void open_folder(const RunOptions& options, const SessionOptions& given) {
     if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
   }
   const fs::path dir = run_dir(options);
-  if (!given.resume) refuse_used_folder(dir);
+  if (!given.resume && !given.profile) refuse_used_folder(dir);
   given.ranks.control.barrier().wait();  // nobody writes before all have looked
   if (!given.ranks.first()) return;
   make_dirs(dir);
-  write_atomic(dir / "config.yaml", resolved_yaml(options));
+  if (!given.profile || !holds_run(dir)) write_atomic(dir / "config.yaml", resolved_yaml(options));
 }
 
 Session session_of(nn::Model& model, Splits data, RunOptions options, const SessionOptions& given) {
   options.run.spec = given.config_spec;
   const std::string dir = run_dir(options);
   Session session;
-  const bool first = given.ranks.first();
+  const bool first = given.ranks.first() && !(given.profile && holds_run(dir));
   session.log = std::make_unique<Log>(LogOptions{.rank = static_cast<int>(given.ranks.mesh.rank()),
                                                  .file = first ? dir + "/out.log" : "",
                                                  .quiet = given.quiet});
@@ -142,13 +147,28 @@ Splits open_splits(const RunOptions& options) {
   return splits;
 }
 
-std::unique_ptr<nn::Model> build_model(const RunOptions& options, const Ranks& ranks) {
-  const bool shared_out = options.train.zero == 3 && ranks.mesh.size(parallel::Axis::shard) > 1;
+namespace {
+
+std::unique_ptr<nn::Model> model_of(const RunOptions& options, const Ranks& ranks, bool dry) {
   return nn::make_model(options.model, {.seed = static_cast<uint64_t>(options.seed),
                                         .precision = policy_of(options.train),
                                         .device = device_of(options.train, ranks.gpu),
-                                        .dry_params = shared_out,
-                                        .layout = layout_of(options, ranks)});
+                                        .dry_params = dry,
+                                        .layout = layout_of(options, ranks),
+                                        .pack_masks = options.memory.pack_masks});
+}
+
+// Weights that lie on the host are made there, piece by piece.
+std::unique_ptr<nn::Model> trained_model(const RunOptions& options, const Ranks& ranks) {
+  return options.memory.offloads("parameters") ? model_of(options, ranks, /*dry=*/true)
+                                               : build_model(options, ranks);
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Model> build_model(const RunOptions& options, const Ranks& ranks) {
+  return model_of(options, ranks,
+                  options.train.zero == 3 && ranks.mesh.size(parallel::Axis::shard) > 1);
 }
 
 void check_weights(const nn::Model& model, const State& weights, const WeightsOrigin& origin,
@@ -194,14 +214,23 @@ void check_ranks(const RunOptions& options, int64_t world, bool resume) {
   if (!resume) refuse_used_folder(run_dir(options));
 }
 
-Session open_session(const RunOptions& options, SessionOptions given) {
-  Splits splits =
-      open_splits(options);  // before the folder is made: wrong data leave nothing behind
+Session open_session(const RunOptions& asked, SessionOptions given) {
+  Splits splits = open_splits(asked);  // before the folder is made: wrong data leave nothing behind
+  if (given.profile) splits.valid = splits.test = nullptr;
+  forget_memory_reports(asked, given.ranks);
+  const Fitted fitted = fit_to_memory(asked, given.ranks);
+  const RunOptions& options = fitted.options;
   open_folder(options, given);
-  std::unique_ptr<nn::Model> model = build_model(options, given.ranks);
-  Session session = session_of(*model, std::move(splits), options, given);
-  session.model = std::move(model);
-  return session;
+  given.ranks.ledger = limited_memory(options, device_of(options.train, given.ranks.gpu));
+  return reporting_memory(
+      {.options = options, .ranks = given.ranks, .during = [] { return "building the model"; }},
+      [&] {
+        std::unique_ptr<nn::Model> model = trained_model(options, given.ranks);
+        Session session = session_of(*model, std::move(splits), options, given);
+        for (const std::string& line : fitted.lines) session.log->info(line);
+        session.model = std::move(model);
+        return session;
+      });
 }
 
 EndRecord fit(nn::Model& model, Splits data, const RunOptions& options, SessionOptions given) {

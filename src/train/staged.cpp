@@ -3,11 +3,12 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 
 #include <utility>
 
 #include "braid/core/observe.h"
+#include "braid/core/region.h"
 
 namespace braid::train {
 namespace {
@@ -80,7 +81,7 @@ class Staged::Tie {
       value_ = pair_.recv(weight_.detach(), other());
     } else if (with_gradient) {
       const MemoryScope buffers(MemoryKind::communication);
-      incoming_ = at::empty_like(weight_);
+      incoming_ = at::empty(weight_.sizes(), weight_.options());  // it may be away (ZeRO-3)
       gradient_ = pair_.recv(incoming_, other());
     }
   }
@@ -164,18 +165,25 @@ void Staged::run(const std::vector<Micro>& micros, const StagedHooks& hooks) {
   const BackwardPasses passes = passes_of(pipeline.schedule(), axis_.rank());
   int done = 0;
   if (tie_ != nullptr) tie_->begin(/*with_gradient=*/true);
-  pipeline.run(
-      {.forward = [&](int stage, const Carry& carry,
-                      int micro) { return run_stage(stage, carry, at(micro)); },
-       .loss = [&](const Carry& output, int micro) { return hooks.loss(output.at(0), at(micro)); },
-       .carried = [&](int, int micro) { return model_.carried(at(micro).input); },
-       .before_backward =
-           [&](int, int, bool) {
-             ++done;
-             if (hooks.before_backward) hooks.before_backward(done == passes.all);
-             if (tie_ != nullptr && done == passes.last_of_first) tie_->add_gradient();
-           },
-       .device = micros.front().input.device()});
+  pipeline.run({.forward =
+                    [&](int stage, const Carry& carry, int micro) {
+                      const Region here(regions::forward);
+                      const memory::SavedScope kept(hooks.stash);
+                      return run_stage(stage, carry, at(micro));
+                    },
+                .loss =
+                    [&](const Carry& output, int micro) {
+                      const Region here(regions::forward);
+                      return hooks.loss(output.at(0), at(micro));
+                    },
+                .carried = [&](int, int micro) { return model_.carried(at(micro).input); },
+                .before_backward =
+                    [&](int, int, bool) {
+                      ++done;
+                      if (hooks.before_backward) hooks.before_backward(done == passes.all);
+                      if (tie_ != nullptr && done == passes.last_of_first) tie_->add_gradient();
+                    },
+                .device = micros.front().input.device()});
   if (tie_ != nullptr) tie_->end();
 }
 

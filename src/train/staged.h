@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "braid/memory/stash.h"
 #include "braid/nn/model.h"
 #include "braid/parallel/pipeline.h"
 #include "braid/train/layout.h"
@@ -30,6 +31,7 @@ struct StagedHooks {
   // Of the last stage's output, what backward starts from.
   std::function<at::Tensor(const at::Tensor& output, const Micro& micro)> loss;
   std::function<void(bool last)> before_backward = {};  // last: of all stages of this rank
+  memory::Stash* stash = nullptr;  // where what autograd keeps waits; null: as it is
 };
 
 class Staged {

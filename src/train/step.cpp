@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "braid/core/observe.h"
+#include "braid/core/region.h"
+#include "braid/memory/stash.h"
 #include "train/staged.h"
 
 namespace braid::train {
@@ -63,6 +66,7 @@ std::vector<Micro> Step::micros_of(const data::Batch& batch, nn::Pass pass,
   const int64_t filled = (samples + size - 1) / size;
   pass.first_sample += batch.first;
   pass.blocks = share_.blocks;
+  pass.segments = pass.training ? share_.segments : nullptr;
   std::vector<Micro> micros;
   for (int64_t i = 0; i < (share_.staged != nullptr ? share_.staged->micros(filled) : filled);
        ++i) {
@@ -114,11 +118,16 @@ at::Tensor Step::one_after_the_other(const std::vector<Micro>& micros,
   for (const Micro& micro : micros) {
     if (share_.sync != nullptr) share_.sync->hold(&micro != &micros.back());
     enter("forward");
+    std::optional<Region> region(std::in_place, regions::forward);
+    std::optional<memory::SavedScope> kept(std::in_place, share_.stash);
     const at::Tensor output = nn::run(model_, micro.input, micro.pass);
+    kept.reset();  // what the loss keeps is wanted at once
     const at::Tensor loss = loss_of(output, micro, batch);
     enter("backward");
+    region.emplace(regions::backward);
     scaled(loss).backward();
-    mark_gradients(optimizer_.params());
+    region.reset();
+    if (share_.host == nullptr) mark_gradients(optimizer_.params());
     sum = sum.defined() ? sum.add(loss.detach()) : loss.detach();
   }
   return sum;
@@ -137,13 +146,19 @@ at::Tensor Step::in_stages(const std::vector<Micro>& micros, const data::Batch& 
                               .before_backward =
                                   [&](bool last) {
                                     if (share_.sync != nullptr) share_.sync->hold(!last);
-                                  }});
-  mark_gradients(optimizer_.params());
+                                  },
+                              .stash = share_.stash});
+  if (share_.host == nullptr) mark_gradients(optimizer_.params());
   return sum;
 }
 
 StepResult Step::gradients(const data::Batch& batch, nn::Pass pass) {
-  mark_parameters(optimizer_.params());
+  if (share_.host == nullptr) {
+    mark_parameters(optimizer_.params());
+  } else {
+    share_.host->mark_memory();
+    share_.host->begin(pass.step);
+  }
   mark(batch.input, MemoryKind::input);
   mark(batch.target, MemoryKind::input);
   AllExtras extras;
@@ -186,8 +201,28 @@ void Step::sum_routing(const AllExtras& extras, const data::Batch& batch,
   share_.losses.all_reduce(result.max_load, comm::Op::max).wait();
 }
 
-void Step::update(double lr, StepResult& result) {
+// Updates on the host read the scalars there, and may come one step late.
+void Step::apply(const parallel::HostUpdate& given, int64_t step) {
+  if (share_.host == nullptr) {
+    optimizer_.step(given.lr, given.found_inf, given.inverse);
+    if (share_.sync != nullptr) share_.sync->publish();
+    return;
+  }
+  const auto on_host = [](const at::Tensor& x) { return x.defined() ? x.to(c10::kCPU) : x; };
+  share_.host->update(
+      {.lr = given.lr,
+       .found_inf = on_host(given.found_inf),
+       .inverse = on_host(given.inverse),
+       .updated = {}},
+      [this](const parallel::HostUpdate& late) {
+        optimizer_.step(late.lr, late.found_inf, late.inverse, late.updated);
+      },
+      step);
+}
+
+void Step::update(double lr, int64_t step, StepResult& result) {
   const ModuleScope here("optimizer");
+  const Region region(regions::optimizer);
   enter("update");
   const std::vector<Param>& params = optimizer_.params();
   const comm::Group& owners = share_.owners;
@@ -202,14 +237,13 @@ void Step::update(double lr, StepResult& result) {
     inverse = at::Tensor();
     result.grad_norm = optim::clip_grad_norm(params, options_.clip, owners);
   }
-  optimizer_.step(lr, result.found_inf, inverse);
-  if (share_.sync != nullptr) share_.sync->publish();
+  apply({.lr = lr, .found_inf = result.found_inf, .inverse = inverse, .updated = {}}, step);
   if (scaler_ != nullptr) scaler_->update(result.found_inf);
 }
 
 StepResult Step::run(const data::Batch& batch, nn::Pass pass, double lr) {
   StepResult result = gradients(batch, pass);
-  update(lr, result);
+  update(lr, pass.step, result);
   optimizer_.zero_grad();
   return result;
 }

@@ -7,14 +7,20 @@
 namespace braid::train {
 namespace {
 
+bool host_updates(const RunOptions& options) {
+  const memory::MemoryOptions& memory = options.memory;
+  return memory.offloads("optimizer") && (!memory.offloads("parameters") || memory.delay > 0);
+}
+
 // Sums are of losses that are divided by the weight of the whole batch already.
-std::unique_ptr<parallel::Sync> sync_of(const nn::Model& model, const RunOptions& options,
-                                        const Ranks& ranks) {
+std::unique_ptr<parallel::Sync> ranks_sync(const nn::Model& model, const RunOptions& options,
+                                           const Ranks& ranks) {
   const c10::ScalarType wire = policy_of(options.train).reduce;
   const auto stage = static_cast<int>(options.train.zero);
   const parallel::ReplicasOf replicas = ranks.replicas_of();  // all ranks make these groups
   const comm::Group shard = ranks.shard(), owners = ranks.owners();
-  if (!ranks.sums()) return nullptr;
+  const bool on_host = options.memory.offloads("parameters");
+  if (!ranks.sums() && !on_host) return nullptr;
   if (stage == 0 || model.params().empty())
     return std::make_unique<parallel::Replicate>(
         model.params(), replicas, owners,
@@ -25,11 +31,52 @@ std::unique_ptr<parallel::Sync> sync_of(const nn::Model& model, const RunOptions
   zero.keep_gathered = options.train.keep_gathered;
   zero.late = ranks.mesh.size(parallel::Axis::pipeline) > 1;
   zero.reduce = wire;
+  zero.host = on_host;
+  zero.give_grads = host_updates(options);
   zero.initial = [&model](const std::string& name, const at::Tensor& values, int64_t first) {
     model.initial(name, values, first);
   };
   return std::make_unique<parallel::Zero>(parallel::units_of(model.params(), model.blocks()), shard,
                                           replicas, owners, zero);
+}
+
+// The optimizer's side goes to the host, unless the weights are there: then it is where they are.
+std::unique_ptr<parallel::Sync> sync_of(const nn::Model& model, const RunOptions& options,
+                                        const Ranks& ranks) {
+  std::unique_ptr<parallel::Sync> inner = ranks_sync(model, options, ranks);
+  if (!host_updates(options)) return inner;
+  const parallel::HostOptions host{
+      .master = policy_of(options.train).master,
+      .delay_from = options.memory.delay,
+      .stream = ranks.mesh.size(parallel::Axis::pipeline) == 1,  // else tied weights are summed
+      .weights_on_host = options.memory.offloads("parameters")};
+  if (inner == nullptr) return std::make_unique<parallel::HostParams>(model.params(), host);
+  return std::make_unique<parallel::HostParams>(std::move(inner), host);
+}
+
+BlockRunner* blocks_of(parallel::Sync* sync) {
+  const auto* host = dynamic_cast<parallel::HostParams*>(sync);
+  return dynamic_cast<BlockRunner*>(host != nullptr ? host->inner() : sync);
+}
+
+// Averages are of the weights that the model computes with.
+std::optional<optim::Ema> ema_of(const std::vector<Param>& params, const RunOptions& options,
+                                 bool host) {
+  if (options.train.ema <= 0) return std::nullopt;
+  const Precision policy = policy_of(options.train);
+  const bool rounded = host && policy.param != policy.master;
+  return optim::Ema(params, options.train.ema,
+                    rounded ? std::optional(policy.param) : std::nullopt);
+}
+
+std::unique_ptr<memory::Stash> stash_of(const memory::MemoryOptions& options, c10::Device device) {
+  return options.stashes() ? memory::make_stash(memory::stash_options(options, device)) : nullptr;
+}
+
+std::unique_ptr<memory::Recompute> recompute_of(const memory::MemoryOptions& options,
+                                                memory::Stash* stash) {
+  if (options.recompute == memory::Again::none) return nullptr;
+  return std::make_unique<memory::Recompute>(memory::recompute_options(options), stash);
 }
 
 }  // namespace
@@ -39,7 +86,10 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
     : policy(policy_of(options.train)),
       rounds(ranks.control, ranks.copies()),
       sync(sync_of(model, options, ranks)),
-      blocks(dynamic_cast<BlockRunner*>(sync.get())),
+      host(dynamic_cast<parallel::HostParams*>(sync.get())),
+      blocks(blocks_of(sync.get())),
+      stash(stash_of(options.memory, device)),
+      recompute(recompute_of(options.memory, stash.get())),
       staged(ranks.mesh.size(parallel::Axis::pipeline) > 1
                  ? std::make_unique<Staged>(model, options, ranks)
                  : nullptr),
@@ -48,9 +98,7 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
       scaler(policy.scaled_loss
                  ? std::optional<optim::LossScaler>(std::in_place, options.optimizer.scaler, device)
                  : std::nullopt),
-      ema(options.train.ema > 0
-              ? std::optional<optim::Ema>(std::in_place, params, options.train.ema)
-              : std::nullopt),
+      ema(ema_of(params, options, host != nullptr)),
       step(model, optimizer,
            {.loss = options.train.loss,
             .micro_batch = options.train.micro_batch.value_or(0),
@@ -58,11 +106,14 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
             .experts = experts_of(options.model) > 0},
            scaler ? &*scaler : nullptr,
            {.sync = sync.get(),
+            .host = host,
             .rounds = ranks.alone() ? nullptr : &rounds,
             .losses = ranks.losses(),
             .tokens = ranks.tokens(),
             .owners = ranks.owners(),
             .blocks = blocks,
+            .segments = recompute.get(),
+            .stash = stash.get(),
             .staged = staged.get(),
             .phase = ranks.phase}) {}
 

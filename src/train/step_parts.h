@@ -7,9 +7,12 @@
 #include <optional>
 #include <vector>
 
+#include "braid/memory/recompute.h"
+#include "braid/memory/stash.h"
 #include "braid/optim/ema.h"
 #include "braid/optim/optimizer.h"
 #include "braid/optim/scaler.h"
+#include "braid/parallel/host.h"
 #include "braid/parallel/sync.h"
 #include "braid/train/options.h"
 #include "braid/train/ranks.h"
@@ -31,12 +34,22 @@ struct StepParts {
   at::Tensor forward(nn::Model& model, const at::Tensor& input, nn::Pass pass);
   void swap_averages();  // weights <-> their averages, if there are any; on all ranks
 
+  // What is saved, the same with the optimizer on the host and without (step_saved.cpp).
+  std::vector<Param> stored() const;     // weights in the dtype of the model
+  std::vector<Param> on_device() const;  // params as the device has them
+  State optimizer_state() const;
+  State prepare_optimizer(const State& saved);  // to be filled, then loaded()
+  void loaded();  // weights, averages and states were filled; all ranks
+
   Precision policy;
   Rounds rounds;
-  std::unique_ptr<parallel::Sync> sync;  // null: one rank alone
-  BlockRunner* blocks;                   // null: weights are always there
-  std::unique_ptr<Staged> staged;        // null: no pipeline
-  std::vector<Param> params;             // what this rank updates and saves
+  std::unique_ptr<parallel::Sync> sync;          // null: one rank alone
+  parallel::HostParams* host;                    // sync, if that is one
+  BlockRunner* blocks;                           // null: weights are always there
+  std::unique_ptr<memory::Stash> stash;          // null: what autograd keeps stays as it is
+  std::unique_ptr<memory::Recompute> recompute;  // null: nothing is computed again
+  std::unique_ptr<Staged> staged;                // null: no pipeline
+  std::vector<Param> params;                     // what this rank updates
   optim::Optimizer optimizer;
   std::optional<optim::LossScaler> scaler;
   std::optional<optim::Ema> ema;

@@ -12,8 +12,10 @@
 #include <utility>
 
 #include "braid/core/error.h"
+#include "braid/core/region.h"
 #include "braid/core/units.h"
 #include "braid/memory/instruments.h"
+#include "braid/train/out_of_memory.h"
 #include "train/finite.h"
 #include "train/trainer_impl.h"
 
@@ -45,7 +47,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 bool Trainer::Impl::out_of_budget() {
   if (!reason.empty()) return true;
-  if (total_steps > 0 && step >= total_steps)
+  if (options.profile.then_stop && profiler->done()) reason = "profile";
+  if (total_steps > 0 && step >= total_steps && !options.profile.then_stop)
     reason = total_steps == options.train.epochs * loader.steps_per_epoch() ? "epochs" : "steps";
   const Stop stop = ranks.alone() ? wish() : agreed;
   if (stop == Stop::time) reason = "time";
@@ -66,7 +69,9 @@ void Trainer::Impl::progress(const char* what) const {
 }
 
 RankReport Trainer::Impl::report(double weight) const {
-  RankReport mine{.weight = weight, .stop = static_cast<double>(wish())};
+  RankReport mine{.weight = weight,
+                  .stop = static_cast<double>(wish()),
+                  .profile = static_cast<double>(profiler->wish())};
   if (!unsent) return mine;
   mine.seconds = unsent->first.seconds;
   mine.data_wait = unsent->first.data_wait;
@@ -76,6 +81,7 @@ RankReport Trainer::Impl::report(double weight) const {
 
 void Trainer::Impl::take_reports() {
   agreed = std::max(agreed, static_cast<Stop>(parts.rounds.stop()));
+  profiler->request(static_cast<int64_t>(parts.rounds.profile()));
   if (!unsent) return;
   auto [record, result] = std::move(*unsent);
   unsent.reset();
@@ -96,6 +102,8 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
   const double lr = optim::lr_at(options.optimizer.schedule, schedule, step);
   const nn::Pass pass{.training = true, .seed = static_cast<uint64_t>(options.seed), .step = step};
   if (ranks.progress) ranks.progress(fmt::format("step {}", step + 1));
+  if (ranks.ledger != nullptr && !profiler->measures())
+    ranks.ledger->begin();  // of one step: it stays small
   if (options.train.look_for_nan) look_for_bad_values(batch, pass);
   if (!ranks.alone())
     parts.rounds.begin(report(static_cast<double>(
@@ -127,7 +135,8 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
 
 StepResult Trainer::Impl::run_step(const data::Batch& batch, const nn::Pass& pass, double lr) {
   try {
-    return flops_counted ? parts.run(batch, pass, lr) : counted_step(batch, pass, lr);
+    const bool counted = flops_counted || profiler->measures();
+    return counted ? parts.run(batch, pass, lr) : counted_step(batch, pass, lr);
   } catch (const c10::Error& error) {
     complain_of_index(batch, error);
   }
@@ -136,7 +145,7 @@ StepResult Trainer::Impl::run_step(const data::Batch& batch, const nn::Pass& pas
 // The first step tells what a step costs, for any model.
 StepResult Trainer::Impl::counted_step(const data::Batch& batch, const nn::Pass& pass, double lr) {
   memory::OperatorLog operators;
-  const memory::Instruments counting({.log = &operators});
+  const memory::Instruments counting({.ledger = ranks.ledger.get(), .log = &operators});
   StepResult result = parts.run(batch, pass, lr);
   const at::Tensor flops = at::full({}, operators.flops(), c10::kDouble);
   ranks.control.all_reduce(flops).wait();  // ranks of a model have different parts of it
@@ -260,6 +269,7 @@ EndRecord Trainer::Impl::fit() {
   reason.clear();
   const StopSignals watched;  // the caller's handlers come back when the run is over
   signals = &watched;
+  const ProfileSignal profile_signal;
   check_metric_names();
   sink.start(run_info());
   try {
@@ -276,9 +286,15 @@ void Trainer::Impl::train_until_done() {
   if (options.train.initial_validation && step == 0) validate();
   last_step_end = Clock::now();
   while (!out_of_budget()) {
+    picture_batch.reset();  // one batch at a time
+    profiler->begin_step(step);
+    std::optional<Region> region(std::in_place, regions::data);
     const std::optional<data::Batch> batch = loader.next();
+    region.reset();
     if (!batch) continue;  // the end of an epoch; the next call begins another
     train_on(*batch);
+    if (ranks.alone()) profiler->request(profiler->wish());
+    if (profiler->end_step()) last_step_end = Clock::now();
     picture_batch = batch;
     between_steps(*batch);
   }
@@ -295,6 +311,7 @@ EndRecord Trainer::Impl::end_record() const {
 
 EndRecord Trainer::Impl::finish() {
   settle();
+  profiler->finish();
   const bool interrupted = reason == "signal";
   // A run may end within an epoch: what it learned there is recorded and validated too.
   if (!interrupted && recorder.steps > 0) end_epoch();
@@ -317,6 +334,23 @@ EndRecord Trainer::Impl::finish() {
   return end;
 }
 
+std::string Trainer::Impl::doing() const {
+  return phase.empty() ? now : fmt::format("{}, {}", now, phase);
+}
+
+template <class Body>
+auto Trainer::Impl::within_memory(const Body& body) {
+  try {
+    return reporting_memory(
+        {.options = options, .ranks = ranks, .log = &log, .during = [this] { return doing(); }},
+        body);
+  } catch (const MemoryError&) {
+    reason = "out_of_memory";
+    sink.end(end_record());
+    throw;
+  }
+}
+
 Trainer::Trainer(nn::Model& model, Splits data, RunOptions options, report::Sink& sink, Log& log,
                  Ranks ranks)
     : impl_(std::make_unique<Impl>(model, std::move(data), std::move(options), sink, log,
@@ -325,9 +359,15 @@ Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
-bool Trainer::resume() { return impl_->resume(); }
-EndRecord Trainer::fit() { return impl_->fit(); }
-ValidRecord Trainer::evaluate(data::Split split) { return impl_->evaluate(split); }
+bool Trainer::resume() {
+  return impl_->within_memory([&] { return impl_->resume(); });
+}
+EndRecord Trainer::fit() {
+  return impl_->within_memory([&] { return impl_->fit(); });
+}
+ValidRecord Trainer::evaluate(data::Split split) {
+  return impl_->within_memory([&] { return impl_->evaluate(split); });
+}
 State Trainer::state() const { return impl_->state(); }
 
 }  // namespace braid::train

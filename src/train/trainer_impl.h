@@ -17,6 +17,7 @@
 #include "braid/data/loader.h"
 #include "braid/parallel/divergence.h"
 #include "braid/train/evaluate.h"
+#include "braid/train/profiler.h"
 #include "braid/train/stop.h"
 #include "braid/train/trainer.h"
 #include "train/recorder.h"
@@ -34,6 +35,10 @@ struct Trainer::Impl {
        Ranks ranks);
 
   EndRecord fit();
+  // Runs a part of the run; an allocation that fails in it ends with a report and MemoryError.
+  template <class Body>
+  auto within_memory(const Body& body);
+  std::string doing() const;  // e.g. "step 3, backward"
   bool resume();
   ValidRecord evaluate(data::Split split);
   State state();
@@ -41,7 +46,9 @@ struct Trainer::Impl {
   State wanted(const State& saved, const std::set<std::string>& elsewhere);
   void take_values(const State& saved);
 
-  bool out_of_budget();                   // sets `reason`
+  bool out_of_budget();  // sets `reason`
+  Profiler make_profiler();
+  void mark_alive() const;                // what the instruments of a profile find there
   Stop wish() const;                      // of this rank
   void progress(const char* what) const;  // "checkpoint of step" 17, told to the watch
   RankReport report(double weight) const;
@@ -75,6 +82,7 @@ struct Trainer::Impl {
   ConfigError unknown_metric(const std::string& key, const std::string& name,
                              const std::vector<std::string>& known) const;
 
+  std::string now, phase;  // what the run does, as `ranks` are told
   nn::Model& model;
   Splits data;
   RunOptions options;
@@ -90,6 +98,7 @@ struct Trainer::Impl {
   std::filesystem::path being_saved;  // empty: none
   std::optional<parallel::Divergence> divergence;
   Recorder recorder;
+  std::unique_ptr<Profiler> profiler;
   const StopSignals* signals = nullptr;  // while fit() runs
   optim::ScheduleContext schedule;
   double flops_per_sample;  // by the layers' formulas until a step was counted

@@ -9,8 +9,10 @@
 #include <algorithm>
 
 #include "braid/core/accelerator.h"
+#include "braid/core/observe.h"
 #include "braid/core/units.h"
 #include "braid/memory/usage.h"
+#include "braid/train/out_of_memory.h"
 #include "braid/train/session.h"
 #include "train/agreed.h"
 #include "train/trainer_impl.h"
@@ -43,6 +45,27 @@ double whole_flops(const nn::Model& model, const RunOptions& options, const para
   return whole->blocks() == model.blocks() ? whole->flops_forward() : 0;
 }
 
+// Listens to what the watch is told of, for the report of a run that ends.
+Ranks overheard(Ranks ranks, std::string& now, std::string& phase) {
+  ranks.progress = [&now, &phase, tell = std::move(ranks.progress)](const std::string& what) {
+    now = what;
+    phase.clear();
+    if (tell) tell(what);
+  };
+  ranks.phase = [&phase, tell = std::move(ranks.phase)](const char* what) {
+    phase = what;
+    if (tell) tell(what);
+  };
+  return ranks;
+}
+
+RunOptions with_known_sizes(RunOptions options) {
+  if (options.train.micro_batch != 0) return options;
+  throw ConfigError({.what = "train.micro_batch = auto with a model or a trainer of your own",
+                     .why = "which size fits is found by dry runs of the config's model",
+                     .fix = "call train::fit_to_memory, or say a number"});
+}
+
 data::Shard share_of(const parallel::Mesh& mesh) {
   return {.rank = mesh.batch_rank(), .size = mesh.batch_ranks()};
 }
@@ -53,10 +76,10 @@ Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::S
                     Log& lines, Ranks together)
     : model(trained),
       data(std::move(splits)),
-      options(std::move(run)),
+      options(with_known_sizes(std::move(run))),
       sink(records),
       log(lines),
-      ranks(std::move(together)),
+      ranks(overheard(std::move(together), now, phase)),
       device(device_of(options.train, ranks.gpu)),
       global_batch(global_batch_of(options.train, ranks.mesh.batch_ranks())),
       loader(data.train, training_loader(options, device, ranks.mesh.batch_ranks()),
@@ -67,8 +90,32 @@ Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::S
       recorder(sink, device.is_cuda() ? std::max<int64_t>(options.report.every, 1) : 1),
       flops_per_sample(3 * whole_flops(model, options, ranks.mesh)) {
   if (accelerator() != nullptr) accelerator()->allow_tf32(parts.policy.tf32);
+  if (ranks.ledger == nullptr) ranks.ledger = limited_memory(options, device);
+  profiler = std::make_unique<Profiler>(make_profiler());
   watch_divergence();
   limit_steps();
+}
+
+Profiler Trainer::Impl::make_profiler() {
+  return Profiler(options.profile, {.run_dir = run_dir(options),
+                                    .control = ranks.control,
+                                    .device = device,
+                                    .pipelined = parts.staged != nullptr,
+                                    .ledger = ranks.ledger.get(),
+                                    .mark_alive = [this] { mark_alive(); },
+                                    .say = [this](const std::string& line) { log.info(line); }});
+}
+
+void Trainer::Impl::mark_alive() const {
+  for (const std::vector<Param>& params : {model.params(), parts.params})
+    for (const Param& param : params) {
+      mark(param.tensor, MemoryKind::parameter, module_of(param));
+      mark(param.tensor.grad(), MemoryKind::gradient, module_of(param));
+    }
+  for (const auto& [name, tensor] : parts.optimizer.state().tensors)
+    mark(tensor,
+         name.ends_with("/master") ? MemoryKind::master_weight : MemoryKind::optimizer_state,
+         name.substr(0, name.rfind('.')));
 }
 
 // Weights that no axis cuts are alike on the ranks of tensor, too; pieces of ZeRO may end elsewhere
@@ -80,7 +127,7 @@ void Trainer::Impl::watch_divergence() {
     param.tensor_partial = whole && param.piece.cuts.empty();
     return replicas(param);
   };
-  divergence.emplace(parts.params, alike, options.train.divergence);
+  divergence.emplace(parts.on_device(), alike, options.train.divergence);
 }
 
 // With a pipeline the ranks of the last stage know how the evaluation went.

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "braid/comm/texts.h"
+#include "braid/memory/instruments.h"
 #include "braid/train/session.h"
 #include "train/trainer_impl.h"
 
@@ -26,7 +27,8 @@ State listed(const checkpoint::Reader& reader) {
 
 State Trainer::Impl::weights() const {
   State state;
-  for (const Param& param : parts.params) state.set(param.name, param.tensor.detach(), param.piece);
+  for (const Param& param : parts.stored())
+    state.set(param.name, param.tensor.detach(), param.piece);
   return state;
 }
 
@@ -34,7 +36,7 @@ State Trainer::Impl::state() {
   settle();
   State all;
   all.put("model", weights());
-  all.put("optimizer", parts.optimizer.state());
+  all.put("optimizer", parts.optimizer_state());
   all.put("loader", loader.state());
   if (parts.scaler) all.put("scaler", parts.scaler->state());
   if (parts.ema) all.put("ema", parts.ema->state());
@@ -55,7 +57,7 @@ State Trainer::Impl::wanted(const State& saved, const std::set<std::string>& els
   check_weights(model, saved.part("model"), {}, elsewhere);
   State all;
   all.put("model", weights());
-  all.put("optimizer", parts.optimizer.prepare(saved.part("optimizer")));
+  all.put("optimizer", parts.prepare_optimizer(saved.part("optimizer")));
   if (parts.scaler) all.put("scaler", parts.scaler->state());
   if (parts.ema) all.put("ema", parts.ema->state());
   return all;
@@ -79,6 +81,9 @@ void Trainer::Impl::save() {
   // Metrics of older weights would make this checkpoint look better or worse than it is.
   const bool validated = validated_step == step;
   progress("checkpoint of step");
+  // Copies on their way to the disk lie on the host, whatever the device: memory.limit is not for
+  // them.
+  const memory::Instruments uncounted({});
   tell_of_save(/*wait=*/true);
   being_saved = store.save({.step = step,
                             .state = state(),
@@ -134,7 +139,7 @@ bool Trainer::Impl::resume() {
                               run_dir(options)));
     return false;
   }
-  if (parts.sync != nullptr) parts.sync->publish();
+  parts.loaded();
   if (ranks.first())
     for (const std::string& skipped : found->skipped) log.warning("checkpoint skipped: " + skipped);
   take_values(found->snapshot.state);

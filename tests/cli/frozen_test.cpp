@@ -64,6 +64,7 @@ TEST_F(FrozenJson, Fields) {
   add("convert", {"convert", at("mlp"), at("mlp.safetensors")});
   add("inspect", {"inspect", config("vit"), "--memory"});
   add("schedule", {"schedule"});
+  add("profile", {"profile", config("mlp"), "--steps", "1", "--warm-up", "0"});
   add("help config", {"help", "config"});
   names.insert("doctor ready");
   const Outcome doctor = braid_run({"doctor", "--json"});
@@ -86,8 +87,8 @@ Outcome parsed(Words words) {
 }
 
 TEST(Usage, EveryCommandExplainsItself) {
-  for (const char* command : {"train", "eval", "predict", "parity", "inspect", "schedule", "report",
-                              "convert", "data", "doctor", "help"}) {
+  for (const char* command : {"train", "eval", "predict", "parity", "profile", "inspect",
+                              "schedule", "report", "convert", "data", "doctor", "help"}) {
     const Outcome done = parsed({command, "--help"});
     EXPECT_EQ(done.code, 0) << command;
     EXPECT_TRUE(contains(done.out, "--help"));

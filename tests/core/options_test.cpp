@@ -115,6 +115,33 @@ TEST(ReadFields, OptionalsTakeNullNoneOrTheirWord) {
   EXPECT_TRUE(contains(error_in("{micro: none}"), "train.micro = none is not an integer or auto"));
 }
 
+struct ZeroWord {
+  std::optional<int64_t> micro;
+};
+void describe(Fields& f, ZeroWord& o) {
+  f.field("micro", o.micro, "samples at once", {.at_least = 1, .none = "all", .zero = "auto"});
+}
+
+TEST(ReadFields, AnOptionalMayHaveAWordForZero) {
+  const auto micro = [](const char* text) {
+    return read_options<ZeroWord>(Config::parse(text)).micro;
+  };
+  EXPECT_EQ(micro("{micro: auto}"), 0);
+  EXPECT_EQ(micro("{micro: all}"), std::nullopt);
+  EXPECT_EQ(micro("{micro: 3}"), 3);
+  const auto complaint = [&](const char* text) { return error_of([&] { micro(text); }); };
+  EXPECT_TRUE(contains(complaint("{micro: 0}"), "must be at least 1"));
+  EXPECT_TRUE(contains(complaint("{micro: some}"), "is not an integer or auto or all"));
+  ZeroWord zero{.micro = 0}, none;
+  WriteFields written;
+  describe(written, zero);
+  EXPECT_TRUE(contains(written.config.to_yaml(), "micro: auto"));
+  ListFields listed;
+  describe(listed, none);
+  EXPECT_EQ(listed.rows.at(0).type, "integer, auto or all");
+  EXPECT_EQ(listed.rows.at(0).value, "all");
+}
+
 TEST(ReadFields, NullEmptiesTextsAndListsAndMeansNoneOfAChoice) {
   EXPECT_EQ(read("{name: null}").name, "");
   EXPECT_EQ(read("{name: ''}").name, "");

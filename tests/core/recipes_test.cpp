@@ -28,8 +28,9 @@ std::string text(const Config& config, std::string_view section, std::string_vie
 }
 
 TEST(Recipes, EveryFileLoadsUnderEveryName) {
-  const std::set<std::string> sections = {"seed",      "run",   "model", "data",   "train",
-                                          "optimizer", "valid", "mesh",  "report", "checkpoint"};
+  const std::set<std::string> sections = {"seed",      "run",    "model",   "data",   "train",
+                                          "optimizer", "valid",  "mesh",    "report", "checkpoint",
+                                          "parallel",  "memory", "profile", "launch"};
   std::set<std::string> run_names;
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kConfigs)) {
@@ -49,7 +50,7 @@ TEST(Recipes, EveryFileLoadsUnderEveryName) {
       EXPECT_EQ(Config::parse(yaml).to_yaml(), yaml);
     }
   }
-  EXPECT_EQ(files, 6);
+  EXPECT_EQ(files, 7);
 }
 
 TEST(Recipes, TheFirstLineIsTheCommand) {

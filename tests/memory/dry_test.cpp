@@ -135,29 +135,5 @@ TEST(Dry, ReleasedMemoryIsTakenAgainUnderTheSameViews) {
   }
 }
 
-TEST(Dry, ResultsOfChosenOperatorsAreKeptAndReplayed) {
-  for (const bool dry : {false, true}) {
-    const Instruments on({.dry = dry});
-    const at::Tensor a = at::ones({4, 4}), b = at::ones({4, 4});
-    Tape tape({"aten::mm"});
-    OperatorLog log;
-    at::Tensor first, second;
-    {
-      const Instruments keep({.dry = dry, .record = &tape});
-      first = at::mm(a.add(1), b).exp();
-    }
-    {
-      const Instruments again({.log = &log, .dry = dry, .replay = &tape});
-      second = at::mm(a.add(1), b).exp();
-    }
-    EXPECT_EQ(tape.size(), 1u);
-    EXPECT_EQ(tape.replayed(), 1u);
-    for (const Operator& op : log.operators()) EXPECT_NE(op.name, "aten::mm");
-    if (!dry) EXPECT_TRUE(first.equal(second));
-    const Instruments more({.dry = dry, .replay = &tape});
-    EXPECT_TRUE(contains(error_of([&] { at::mm(a, b); }), "no result of it was kept"));
-  }
-}
-
 }  // namespace
 }  // namespace braid::memory

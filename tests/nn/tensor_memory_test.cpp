@@ -2,59 +2,20 @@
 // The published table of activation memory of a layer (sequence parallelism and selective
 // recomputation, table 2), found again by dry runs of the real model on one rank of many: equal to
 // the byte once the terms are added that the formulas leave out. Each of those is listed.
-#include <ATen/ops/empty.h>
-#include <gtest/gtest.h>
+#include "nn/tensor_memory.h"
 
-#include "braid/memory/instruments.h"
-#include "braid/memory/ledger.h"
-#include "nn/tensor_spread.h"
-
-namespace braid::nn::tensor_memory {  // names of its own, also in a unity build
+namespace braid::nn::tensor_memory {
 namespace {
-
-struct Sizes {
-  int64_t h, s, a, b;
-};
-
-// Bytes that live when the forward pass is done and the backward pass has not begun.
-int64_t activations(const Sizes& z, int64_t layers, const test::Spread& spread) {
-  const c10::Device gpu(c10::kCUDA, 0);
-  memory::Ledger ledger;
-  const memory::Instruments on({.ledger = &ledger, .dry = true});
-  Build build =
-      test::build_on(layout_of(spread, comm::Group(comm::dry(1, spread.ranks))), "bf16_params");
-  build.device = gpu;
-  const auto model = make_gpt({.vocabulary = 96,
-                               .sequence = z.s,
-                               .layers = layers,
-                               .heads = z.a,
-                               .width = z.h,
-                               .dropout = 0.1},
-                              build);
-  for (const Param& param : model->params()) mark(param.tensor, MemoryKind::parameter);
-  const at::Tensor tokens = at::empty({z.b, z.s}, at::TensorOptions(at::kLong).device(gpu));
-  mark(tokens, MemoryKind::input);
-  const at::Tensor output = model->forward(tokens, test::training_pass);
-  const memory::KindBytes bytes = ledger.timeline(memory::cuda()).back().by_kind;
-  return bytes[static_cast<size_t>(MemoryKind::activation)] +
-         bytes[static_cast<size_t>(MemoryKind::communication)];
-}
-
-int64_t of_a_layer(const Sizes& z, const test::Spread& spread) {
-  return activations(z, 3, spread) - activations(z, 2, spread);
-}
 
 // What the formulas leave out: the mean and 1/std of two norms in fp32, of the tokens that a rank
 // has there; the causal mask, one bool a pair of positions, which all heads share; and q before it
 // is scaled, where k and v are read in place from the tensor that q, k and v came in: that needs no
 // copies for one sample or one head.
 int64_t left_out(const Sizes& z, int64_t norm_tokens, int64_t t) {
-  const int64_t norms = 2 * 2 * 4 * norm_tokens * z.b, mask = z.s * z.s;
+  const int64_t mask = z.s * z.s;
   const int64_t unscaled = z.b == 1 || z.a == t ? 2 * z.s * z.b * z.h / t : 0;
-  return norms + mask + unscaled;
+  return of_norms(z, norm_tokens) + mask + unscaled;
 }
-
-const std::vector<Sizes> all_sizes = {{64, 32, 4, 3}, {768, 512, 12, 4}, {1024, 256, 16, 1}};
 
 TEST(TensorMemory, OfALayerOnOneRank) {
   for (const Sizes& z : all_sizes) {

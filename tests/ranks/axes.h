@@ -38,6 +38,7 @@ inline const std::map<std::string, WordMeaning>& layout_words() {
       {"chunks", [](Run& run, int64_t n) { run.parallel.chunks = n; }},
       {"overlap", [](Run& run, int64_t n) { run.parallel.overlap = n; }},
       {"whole", [](Run& run, int64_t) { run.parallel.sequence = false; }},
+      {"keep", [](Run& run, int64_t) { run.train.keep_gathered = true; }},
       {"regather", [](Run& run, int64_t) { run.parallel.regather = true; }},
       {"ring", [](Run& run, int64_t) { run.parallel.context = ContextMethod::ring; }},
       {"swap", [](Run& run, int64_t) { run.parallel.context = ContextMethod::all_to_all; }}};

@@ -2,6 +2,7 @@
 // The step of one rank of any layout without data takes the bytes of that with data, and nobody
 // else is needed for either.
 #include "ranks/axes.h"
+#include "support/dry_real.h"
 
 namespace braid::test {
 namespace {
@@ -18,16 +19,7 @@ TEST_P(AxesDry, PeakIsTheRealOne) {
   const int world = ranks_in(run);
   for (const int rank : {0, world - 1}) {
     SCOPED_TRACE(rank);
-    const auto measured = [&](bool dry) {
-      return train::measure(run, {.dry = dry, .world = world, .rank = rank});
-    };
-    const train::Measured dry = measured(true), real = measured(false);
-    EXPECT_GT(dry.second_step.peak.bytes, 0);
-    // The group that stands in for other ranks multiplies real numbers by that of ranks, which it
-    // makes a tensor of: 12 bytes.
-    EXPECT_NEAR(dry.second_step.peak.bytes, real.second_step.peak.bytes, 12);
-    EXPECT_NEAR(dry.evaluation.peak.bytes, real.evaluation.peak.bytes, 12);
-    EXPECT_EQ(dry.log.flops(), real.log.flops());
+    expect_dry_is_real(run, {.world = world, .rank = rank});
   }
 }
 
@@ -36,7 +28,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(AxesCase{ModelName::gpt, "tensor2"}, AxesCase{ModelName::gpt, "context4_ring"},
                     AxesCase{ModelName::gpt, "pipeline4_micro2"},
                     AxesCase{ModelName::llama, "pipeline2_tensor2_shard2_z3_micro2"},
-                    AxesCase{ModelName::vit, "tensor2_context2_data2"}),
+                    AxesCase{ModelName::vit, "tensor2_context2_data2"},
+                    AxesCase{ModelName::swinir, "context2_shard2_z2"}),
     [](const auto& info) { return case_text(info.param); });
 
 // 16200 tokens of the full-size model, without its data, its memory or other ranks.

@@ -90,7 +90,8 @@ struct StepOutcome {
   double loss = 0;
   Values gradients, weights;  // flat, whole or the pieces of a rank
   std::map<std::string, Piece> pieces;
-  int64_t own = 0;  // elements that no other rank counts
+  int64_t own = 0;         // elements that no other rank counts
+  int64_t recomputed = 0;  // parts of the model that ran again
 };
 
 inline double weight_of(const data::Batch& batch) {
@@ -123,6 +124,7 @@ inline StepOutcome run_steps(const train::RunOptions& run, const data::Batch& ba
   }
   for (const Param& param : parts.params)
     outcome.weights[param.name] = param.tensor.detach().flatten().clone();
+  if (parts.recompute != nullptr) outcome.recomputed = parts.recompute->counts().again;
   return outcome;
 }
 

@@ -25,8 +25,8 @@ TINY = {
               "data.target_shape=[16]"],
 }
 ALWAYS = ["train.steps=1", "train.epochs=0", "train.whole_epochs=false", "train.global_batch=2",
-          "train.local_batch=null", "train.micro_batch=auto", "mesh.data=auto", "data.samples=4", "data.workers=1", "train.device=cpu"]
-SECTIONS = {"seed", "run", "model", "data", "train", "optimizer", "valid", "checkpoint", "report", "mesh", "launch"}
+          "train.local_batch=null", "train.micro_batch=all", "mesh.data=auto", "data.samples=4", "data.workers=1", "train.device=cpu"]
+SECTIONS = {"seed", "run", "model", "data", "train", "optimizer", "valid", "checkpoint", "report", "mesh", "parallel", "memory", "profile", "launch"}
 
 
 def names_of(file):

@@ -3,6 +3,7 @@
 #pragma once
 #include "braid/kernels/attention.h"
 #include "braid/kernels/dropout.h"
+#include "braid/kernels/masks.h"
 #include "braid/kernels/norm.h"
 #include "braid/kernels/rotary.h"
 #include "braid/kernels/swiglu.h"
@@ -21,6 +22,26 @@ inline std::vector<OpCase> braid_cases() {
       cases, "dropout", [=](Tensors& x) { return Tensors{kernels::dropout(x[0], drop)}; }, one);
   add_cases(
       cases, "drop_path", [=](Tensors& x) { return Tensors{kernels::drop_path(x[0], drop)}; }, one);
+  add_cases(
+      cases, "pack_bits",
+      [](Tensors& x) {
+        const at::Tensor bits = kernels::pack_bits(x[0]);
+        return Tensors{bits, kernels::unpack_bits(bits, x[0].sizes())};
+      },
+      one);
+  add_cases(
+      cases, "quantize_blocks",
+      [](Tensors& x) {
+        const kernels::Blocks blocks = kernels::quantize_blocks(x[0]);
+        return Tensors{blocks.codes, blocks.scales,
+                       kernels::dequantize_blocks(blocks, x[0].scalar_type())};
+      },
+      one);
+  add_cases(
+      cases, "packed_relu", [](Tensors& x) { return Tensors{kernels::relu(x[0], true)}; }, one);
+  add_cases(
+      cases, "packed_leaky_relu",
+      [](Tensors& x) { return Tensors{kernels::leaky_relu(x[0], 0.1, true)}; }, one);
   add_cases(cases, "braid_rms_norm",
             [](Tensors& x) { return Tensors{kernels::rms_norm(x[0], x[1], 1e-5)}; },
             {{{{2, 5, 8}}, {{8}}}, {{{2, 5, 8}, b16}, {{8}}}, {{{5, 8}, f64, gaps}, {{8}, f64}}});

@@ -28,6 +28,12 @@ class MemoryListener {
   virtual void freed(const void* address) = 0;
 };
 
+// What the caching allocator of a device holds, bytes.
+struct DeviceMemory {
+  int64_t allocated = 0, reserved = 0;
+  int64_t largest_free = 0;  // block of what is reserved and not allocated
+};
+
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
@@ -38,6 +44,9 @@ class Accelerator {
   virtual int64_t peak_allocated(int device) const = 0;  // since the last reset
   virtual int64_t requested(int device) const = 0;       // allocated now, before rounding up
   virtual int64_t peak_requested(int device) const = 0;
+  virtual int64_t peak_reserved(int device) const = 0;
+  virtual DeviceMemory memory(int device) const = 0;
+  virtual void limit_memory(int device, int64_t bytes) = 0;  // beyond, allocations fail
   virtual void reset_peak(int device) = 0;
   virtual void listen_to_memory(MemoryListener* listener) = 0;  // once, for good
   virtual void synchronize(int device) = 0;
@@ -47,6 +56,9 @@ class Accelerator {
   // Copies page-locked host memory to the device on a stream of its own.
   virtual at::Tensor copy_async(const at::Tensor& host, int device,
                                 std::unique_ptr<Moment>& done) = 0;
+  // Copies between page-locked host memory and the device, either way, on a stream of its own that
+  // first waits for what the current stream was given. Both tensors stay until the moment.
+  virtual std::unique_ptr<Moment> copy_beside(const at::Tensor& to, const at::Tensor& from) = 0;
 };
 
 struct AcceleratorStatus {

@@ -30,6 +30,7 @@ enum class Exit : int {
   comm = 5,         // network or a lost rank
   not_finite = 6,   // NaN or infinity in training
   storage = 7,      // disk full, no permission
+  memory = 8,       // a tensor did not fit into the memory of the device
   interrupted = 75  // stopped by a signal after saving; start again with --resume (EX_TEMPFAIL)
 };
 
@@ -58,6 +59,9 @@ struct StorageError : Error {
 };
 struct NotFiniteError : Error {
   explicit NotFiniteError(Complaint c) : Error(std::move(c), Exit::not_finite) {}
+};
+struct MemoryError : Error {
+  explicit MemoryError(Complaint c) : Error(std::move(c), Exit::memory) {}
 };
 struct InternalError : Error {
   explicit InternalError(Complaint c) : Error(std::move(c), Exit::internal) {}

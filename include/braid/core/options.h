@@ -29,7 +29,8 @@ struct Rule {
   double at_most = std::numeric_limits<double>::infinity();
   std::vector<std::string> one_of = {};  // of a text
   std::string_view none =
-      "none";  // the word (beside null) that leaves an optional empty, e.g. auto
+      "none";                  // the word (beside null) that leaves an optional empty, e.g. auto
+  std::string_view zero = {};  // the word that an optional integer of 0 is, e.g. auto
 };
 
 class Fields {

@@ -97,7 +97,7 @@ struct EventRecord {  // checkpoint saved, resumed, stopped early, ...
 struct EndRecord {
   int64_t step = 0;
   double seconds = 0;
-  std::string reason;  // steps, epochs, time, early_stop, signal, not_finite
+  std::string reason;  // steps, epochs, time, early_stop, signal, not_finite, out_of_memory
   std::map<std::string, double> metrics;
 };
 

@@ -26,6 +26,10 @@ struct LaterGradient {
   uint64_t place = 0;  // of its operation in the forward pass, as autograd counts them
 };
 
+// For LaterGradient::of: the way from a weight to its parameter, without the memory of what was
+// made of one, so that nothing is kept that can be made again. Undefined if no gradient is wanted.
+at::Tensor gradient_place(const at::Tensor& weight);
+
 class Deferred {
  public:
   void open(int64_t key);  // forward passes from now on belong to it

@@ -13,16 +13,15 @@
 
 #include "braid/memory/ledger.h"
 #include "braid/memory/operator_log.h"
-#include "braid/memory/tape.h"
 
 namespace braid::memory {
 
 struct InstrumentOptions {
   Ledger* ledger = nullptr;
   OperatorLog* log = nullptr;
-  bool dry = false;        // factories make dry tensors; operators on them compute sizes alone
-  Tape* record = nullptr;  // keeps the results of chosen operators ...
-  Tape* replay = nullptr;  // ... and gives them back instead of running these operators again
+  bool annotate = false;  // modules are regions of a profile, too
+  bool adopt = false;     // what is marked and was taken before is counted from then on
+  bool dry = false;       // factories make dry tensors; operators on them compute sizes alone
 };
 
 class Instruments {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,41 @@ struct Scratch {
   int64_t bytes = 0, calls = 0;
 };
 
+// What happened to one block of a place; names are numbers into History::names.
+struct HistoryEvent {
+  enum class What : uint8_t {
+    before,  // it was alive when the history began
+    taken,
+    changed,  // its kind: saved for the backward pass, or let go by it
+    freed
+  };
+  What what = What::taken;
+  MemoryKind kind = MemoryKind::other;  // from now on, as known by the end; of `freed` the last one
+  uint32_t module = 0, op = 0;          // that took the block
+  uint64_t block = 0;                   // number of the block; a resized one has a new number
+  int64_t bytes = 0;
+  int64_t nanoseconds = 0;  // since the history began
+};
+
+struct History {
+  std::vector<std::string> names;
+  std::vector<HistoryEvent> events;
+};
+
+// Thrown where a block would go beyond the limit of its place.
+class DoesNotFit : public std::bad_alloc {
+ public:
+  DoesNotFit(Held asked, Place place, int64_t live, int64_t limit);
+  const char* what() const noexcept override { return text_.c_str(); }
+
+  Held asked;  // the block that was not taken
+  Place place;
+  int64_t live, limit;  // bytes
+
+ private:
+  std::string text_;
+};
+
 class Ledger {
  public:
   Ledger();
@@ -71,8 +107,17 @@ class Ledger {
   Peak peak(Place place) const;
   Peak peak_without_scratch(Place place) const;  // of everything but MemoryKind::workspace
   std::vector<Moment> timeline(Place place) const;
+  History history(Place place) const;
   std::map<std::string, Scratch> scratch(Place place) const;
   std::vector<Place> places() const;
+
+  // What was alive when the last block was taken, or refused.
+  Peak last(Place place) const;
+
+  // Most bytes that may be alive at a place; 0: no limit. A block beyond it is refused with
+  // DoesNotFit, and the history stands still from there on, so that it can be looked at while the
+  // rest is freed.
+  void limit(Place place, int64_t bytes);
 
   // A new history: peak and timeline begin now, with what is alive.
   void begin();

@@ -26,9 +26,10 @@ struct Operator {
   std::vector<TensorShape> inputs, outputs;
   std::string module;  // in the backward pass: the one whose forward pass made the node
   bool backward = false;
-  double flops = 0;     // of matrix products, convolutions and attention: 2 for a multiply-add
-  int64_t bytes = 0;    // read and written, each tensor once; 0 for views
-  int64_t scratch = 0;  // taken beside its results; counted with a ledger only
+  bool recomputed = false;  // computed again, within the backward pass
+  double flops = 0;         // of matrix products, convolutions and attention: 2 for a multiply-add
+  int64_t bytes = 0;        // read and written, each tensor once; 0 for views
+  int64_t scratch = 0;      // taken beside its results; counted with a ledger only
 };
 
 class OperatorLog {

@@ -1,31 +1,56 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Results of chosen operators, kept in one pass and handed out in the next: selective recompute.
 //
-//   memory::Tape tape({"aten::mm", "aten::addmm"});
-//   { const memory::Instruments on({.record = &tape}); y = block(x); }
-//   { const memory::Instruments on({.replay = &tape}); z = block(x); }   // no matmul runs
+//   memory::Tape tape({.each = {"aten::mm", "aten::addmm"}});
+//   { const memory::TapeScope on(&tape, memory::TapeMode::record); y = block(x); }
+//   { const memory::TapeScope on(&tape, memory::TapeMode::replay); z = block(x); }   // no matmul
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
 
 namespace braid::memory {
 
+// Names of operators, e.g. aten::addmm.
+struct TapeOptions {
+  std::set<std::string> each = {};          // every result is kept
+  std::set<std::string> every_second = {};  // of all calls of these: the first, the third, ...
+};
+
 class Tape {
  public:
-  explicit Tape(std::set<std::string> names);  // of operators, e.g. aten::addmm
+  explicit Tape(TapeOptions options);
   ~Tape();
   Tape(Tape&&) noexcept;
   Tape& operator=(Tape&&) noexcept;
 
-  size_t size() const;      // operators kept
-  size_t replayed() const;  // of these handed out again
+  size_t size() const;        // operators kept
+  size_t replayed() const;    // results handed out
+  void shorten(size_t size);  // forgets what was kept after the first `size`
 
   struct State;
   State& state() { return *state_; }
 
  private:
+  std::unique_ptr<State> state_;
+};
+
+enum class TapeMode : uint8_t { record, replay };
+
+// While it lives, chosen operators of this thread go to the tape or come from it; instruments stay
+// what they are. Scopes nest, the innermost counts; null: no tape. Each replay begins with the
+// first operator; a result that was handed out before, or written to since, is computed.
+class TapeScope {
+ public:
+  TapeScope(Tape* tape, TapeMode mode);
+  ~TapeScope();
+  TapeScope(const TapeScope&) = delete;
+  TapeScope& operator=(const TapeScope&) = delete;
+
+ private:
+  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -17,6 +17,7 @@
 #include "braid/core/blocks.h"
 #include "braid/core/param.h"
 #include "braid/core/precision.h"
+#include "braid/core/recompute.h"
 #include "braid/nn/layout.h"
 #include "braid/nn/loss.h"
 
@@ -41,9 +42,10 @@ struct Pass {
   bool training = false;
   uint64_t seed = 0;
   int64_t step = 0;
-  int64_t first_sample = 0;       // index of the batch's first sample within the global batch
-  BlockRunner* blocks = nullptr;  // stands around each of Model::blocks(); null: nobody
-  Extras* extras = nullptr;       // of a training pass; null: nobody wants them
+  int64_t first_sample = 0;           // index of the batch's first sample within the global batch
+  BlockRunner* blocks = nullptr;      // stands around each of Model::blocks(); null: nobody
+  SegmentRunner* segments = nullptr;  // computes blocks or attention again in the backward pass
+  Extras* extras = nullptr;           // of a training pass; null: nobody wants them
   // Set by models whose samples are tokens: which of them are here. Unset: all of them.
   parallel::TokenShare tokens = {};
 };
@@ -56,6 +58,7 @@ struct Build {
   bool dry_params = false;         // parameters get no memory (ZeRO-3): whoever takes a piece of
                                    // one fills it by Model::initial()
   Layout layout = {};              // over which ranks the model is spread
+  bool pack_masks = false;         // ReLUs keep a bit an element for the backward pass
 };
 
 struct LayerRow {

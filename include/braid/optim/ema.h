@@ -5,6 +5,7 @@
 //   optimizer.step(lr); ema.update();
 //   ema.swap(); evaluate(*model); ema.swap();   // look at the averaged weights
 #pragma once
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +17,9 @@ namespace braid::optim {
 
 class Ema {
  public:
-  Ema(std::vector<Param> params, double decay);
+  // `seen`: dtype in which the model computes with the weights, where params hold more bits of them
+  // (parallel/host.h): averages are of those.
+  Ema(std::vector<Param> params, double decay, std::optional<c10::ScalarType> seen = {});
   void update();
   void swap();  // weights <-> shadow: before and after an evaluation
   bool swapped() const { return swapped_; }
@@ -30,6 +33,7 @@ class Ema {
       shadow_;  // fp32 or wider: in bf16 a step of (1 - decay) would round to nothing
   std::vector<at::Tensor> kept_;  // the weights while swapped
   double decay_;
+  std::optional<c10::ScalarType> seen_;
   bool swapped_ = false;
 };
 

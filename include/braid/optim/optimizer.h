@@ -7,6 +7,7 @@
 //   adamw.zero_grad();
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,8 @@ void describe(Fields& fields, OptimizerOptions& options);
 
 class Optimizer {
  public:
+  using Updated = std::function<void(const Param&)>;
+
   // `master`: dtype that is updated; narrower parameters get a copy in it (bf16 weights, fp32
   // masters), made at the first step from the weights of that moment. A wider parameter is updated
   // as it is.
@@ -50,7 +53,9 @@ class Optimizer {
   // scalars on the device or undefined, come from the loss scaler: gradients are multiplied by
   // inv_scale, and nothing changes if found_inf is 1. No host read. The gradients may be left
   // unscaled.
-  void step(double lr, const at::Tensor& found_inf = {}, const at::Tensor& inv_scale = {});
+  // `updated` is told of each parameter as soon as its values are final, while others still wait.
+  void step(double lr, const at::Tensor& found_inf = {}, const at::Tensor& inv_scale = {},
+            const Updated& updated = {});
   void step();       // with options().lr
   void zero_grad();  // releases the gradients
   const OptimizerOptions& options() const;

@@ -36,6 +36,7 @@
 #include "braid/comm/group.h"
 #include "braid/core/blocks.h"
 #include "braid/core/param.h"
+#include "braid/memory/stash.h"
 #include "braid/parallel/sync.h"
 
 namespace braid::parallel {
@@ -60,7 +61,11 @@ struct ZeroOptions {
                                // also after backward has left its block: sums start in hold()
                                // (stages 2 and 3) and finish() alone, of the units that got some,
                                // which are the same on all ranks
-  bool same_start = true;      // take the weights of the first rank before anything else
+  bool host = false;        // stage 3: the pieces and their gradients lie on the host, page-locked
+                            // for a GPU; blocks visit the device one by one, also for a group of
+                            // one rank. params() are tensors of the host then
+  bool give_grads = false;  // finish() hands gradients over: their memory goes with .grad()
+  bool same_start = true;   // take the weights of the first rank before anything else
   std::optional<c10::ScalarType> reduce = {};  // dtype of gradients on the wire, of their sum and
                                                // of .grad() of the pieces; unset: the parameter's
   // Fills elements first, first + 1, ... of a dry parameter; needed only for dry ones, which then
@@ -95,6 +100,8 @@ class Zero final : public Sync, public BlockRunner {
 
   at::Tensor run(const std::string& block, const at::Tensor& input,
                  const BlockForward& forward) override;
+
+  memory::Traffic traffic() const;  // of pieces on the host, since the beginning
 
  private:
   struct State;

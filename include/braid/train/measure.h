@@ -17,12 +17,15 @@
 
 namespace braid::train {
 
+struct Ranks;
+
 struct MeasureOptions {
   c10::Device device = c10::kCPU;
   bool dry = true;
   // One rank of a job of so many, over groups that are not there: every axis of the mesh counts. As
   // it is: all of the model in one process.
   int64_t world = 1, rank = 0;
+  const Ranks* ranks = nullptr;  // over these groups instead, all of their ranks together
 };
 
 // One part of training, from its beginning with what was alive then.
@@ -31,8 +34,9 @@ struct Phase {
   memory::Peak without_scratch;                    // peak of all but the kernels' workspaces
   std::map<std::string, memory::Scratch> scratch;  // of kernels, by operator
   int64_t before = 0, left = 0;                    // alive at its beginning and at its end
-  int64_t requested =
-      0;  // real CUDA: the allocator's own count of its peak, over that at the start
+  int64_t host = 0;  // CUDA: most on the host, page-locked and not, each by itself
+  // Real CUDA: the allocator's own count, over that at the start, of its peak and at its end.
+  int64_t requested = 0, requested_left = 0;
 };
 
 struct Measured {
@@ -48,6 +52,15 @@ Measured measure(const RunOptions& options, MeasureOptions how = {});
 
 // The operators of the first whole step.
 memory::OperatorLog log_step(const RunOptions& options, MeasureOptions how = {});
+
+// The history of a step like all but the first one, in `ledger`.
+void watch_step(memory::Ledger& ledger, const RunOptions& options, MeasureOptions how = {});
+
+// Seconds of each of `steps` real steps after one that is not timed.
+std::vector<double> time_steps(const RunOptions& options, c10::Device device, int steps);
+
+// The parts that memory.recompute chooses between, as a rank has them, in order.
+std::vector<std::string> segment_names(const RunOptions& options, MeasureOptions how = {});
 
 // A batch of zeros in the shapes that the config means, without opening its data.
 data::Batch empty_batch(const RunOptions& options, int64_t samples, c10::Device device);

@@ -13,6 +13,7 @@
 #include "braid/core/precision.h"
 #include "braid/data/options.h"
 #include "braid/launch/options.h"
+#include "braid/memory/options.h"
 #include "braid/nn/loss.h"
 #include "braid/nn/options.h"
 #include "braid/optim/optimizer.h"
@@ -33,7 +34,8 @@ struct TrainOptions {
   std::optional<Seconds> time;          // stop, save and leave after this long
   std::optional<int64_t> global_batch;  // samples an update, over all ranks
   std::optional<int64_t> local_batch;   // the same, said a rank
-  std::optional<int64_t> micro_batch;   // samples a forward pass; empty: the whole local batch
+  std::optional<int64_t> micro_batch;   // samples a forward pass; empty: the whole local batch; 0:
+                                        // the most that fit (train::fit_to_memory finds them)
   LastBatch last_batch = LastBatch::drop;
   std::string precision = "fp32";
   std::optional<std::string> param, compute, reduce, master;  // single dtypes, over the policy's
@@ -66,6 +68,16 @@ struct PlaceOptions {
   std::string spec = {};  // not a key: what was typed, configs/vit.yaml:short, for the record
 };
 
+struct ProfileOptions {
+  bool on = false;  // profile the first steps of the run
+  int64_t wait = 1, warm_up = 3, steps = 5;
+  bool repeat = false;  // again and again; files are large
+  std::string dir;      // empty: <folder of the run>/profile
+  // Not keys: what `braid profile` adds.
+  int64_t overhead = 0;    // then so many steps with instruments and as many without, in turn
+  bool then_stop = false;  // the run is over with the profile
+};
+
 struct OptimizerSection {
   optim::OptimizerOptions rule;
   optim::ScheduleOptions schedule;
@@ -84,12 +96,15 @@ struct RunOptions {
   report::ReportOptions report;
   parallel::MeshOptions mesh;
   parallel::ParallelOptions parallel;
+  memory::MemoryOptions memory;
+  ProfileOptions profile;
   launch::Options launch;
 };
 
 void describe(Fields& fields, TrainOptions& options);
 void describe(Fields& fields, ValidOptions& options);
 void describe(Fields& fields, PlaceOptions& options);
+void describe(Fields& fields, ProfileOptions& options);
 void describe(Fields& fields, OptimizerSection& options);
 void describe(Fields& fields, RunOptions& options);
 

@@ -11,6 +11,7 @@
 
 #include "braid/comm/group.h"
 #include "braid/kernels/deferred.h"
+#include "braid/memory/ledger.h"
 #include "braid/parallel/mesh.h"
 #include "braid/parallel/sync.h"
 
@@ -28,6 +29,9 @@ struct Ranks {
   std::function<void(const char*)> phase = {};
   // Gradients of weights that a pipeline wants later: the model's layers fill it, the step runs it.
   std::shared_ptr<kernels::Deferred> later = std::make_shared<kernels::Deferred>();
+
+  // Counts the memory of this rank and refuses what goes beyond memory.limit; null: nobody does.
+  std::shared_ptr<memory::Ledger> ledger = nullptr;
 
   bool alone() const { return mesh.world() == 1; }
   bool first() const { return mesh.rank() == 0; }

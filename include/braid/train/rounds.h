@@ -22,6 +22,7 @@ struct RankReport {
   double seconds = 0;    // of the last step
   double data_wait = 0;  // parts of it
   double comm_wait = 0;
+  double profile = 0;  // steps that somebody asked this rank to profile
 };
 
 class Rounds {
@@ -32,6 +33,7 @@ class Rounds {
   const std::vector<RankReport>& reports();  // of this round, by rank; waits for it
   double weight();                           // of the whole batch
   double stop();
+  double profile();  // the largest wish
 
  private:
   comm::Group control_;

@@ -22,6 +22,7 @@ struct SessionOptions {
   Ranks ranks = {};  // of a Job; as it is, one rank alone
   bool resume = false;
   bool quiet = false;            // no lines and no bar on the terminal
+  bool profile = false;          // training data alone; what lies in the folder stays as it is
   std::string config_spec = {};  // as typed, for the record
 };
 

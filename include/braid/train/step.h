@@ -18,9 +18,13 @@
 #include "braid/nn/model.h"
 #include "braid/optim/optimizer.h"
 #include "braid/optim/scaler.h"
+#include "braid/parallel/host.h"
 #include "braid/parallel/sync.h"
 #include "braid/train/rounds.h"
 
+namespace braid::memory {
+class Stash;
+}
 namespace braid::train {
 
 class Staged;
@@ -35,14 +39,17 @@ struct StepOptions {
 
 // How a step is one part of a step of many ranks; as it is: of one rank alone.
 struct StepShare {
-  parallel::Sync* sync = nullptr;  // sums gradients over the ranks; null: nobody to sum with
-  Rounds* rounds = nullptr;        // knows what the whole batch weighs, begun before each step;
-                                   // null: one rank alone
-  comm::Group losses = {};         // ranks that know the losses of all samples together
-  comm::Group tokens = {};         // ranks that have all tokens together, of one stage
-  comm::Group owners = {};         // ranks whose gradients together are those of the model
-  BlockRunner* blocks = nullptr;   // stands around the blocks of the model
-  Staged* staged = nullptr;        // runs the stages of a pipeline; null: the model is here
+  parallel::Sync* sync = nullptr;        // sums gradients over the ranks; null: nobody to sum with
+  parallel::HostParams* host = nullptr;  // the same, if updates are made on the host
+  Rounds* rounds = nullptr;           // knows what the whole batch weighs, begun before each step;
+                                      // null: one rank alone
+  comm::Group losses = {};            // ranks that know the losses of all samples together
+  comm::Group tokens = {};            // ranks that have all tokens together, of one stage
+  comm::Group owners = {};            // ranks whose gradients together are those of the model
+  BlockRunner* blocks = nullptr;      // stands around the blocks of the model
+  SegmentRunner* segments = nullptr;  // computes parts of the model again; null: all is kept
+  memory::Stash* stash = nullptr;     // where what autograd keeps waits; null: as it is
+  Staged* staged = nullptr;           // runs the stages of a pipeline; null: the model is here
   std::function<void(const char*)> phase = {};  // told which part of the step begins
 };
 
@@ -74,7 +81,8 @@ class Step {
   void sum_routing(const AllExtras& extras, const data::Batch& batch, StepResult& result) const;
   void enter(const char* phase) const;
   double whole_weight(const data::Batch& batch) const;
-  void update(double lr, StepResult& result);
+  void apply(const parallel::HostUpdate& given, int64_t step);
+  void update(double lr, int64_t step, StepResult& result);
 
   nn::Model& model_;
   optim::Optimizer& optimizer_;

@@ -6,27 +6,9 @@ const palette = { light: ["#2f6bd8", "#e0752d", "#1f9d6b", "#8a5cd6", "#d1495b",
                   dark: ["#6ea0ff", "#f59b5b", "#4fcf98", "#b594f5", "#f27d8c", "#4cc3d6", "#e0b23e", "#ec8cc6"] };
 const state = { axis: "step", log: false, theme: "light", hidden: new Set() };
 const charts = [];
+const profile = profileSection(single, runs);
 
-// ---- small helpers: everything of a run goes in as text, never as markup
-function el(tag, attributes = {}, ...children) {
-  const svg = ["svg", "path", "line", "text", "circle", "g", "rect", "clipPath", "defs"].includes(tag);
-  const node = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key === "on") for (const [name, call] of Object.entries(value)) node.addEventListener(name, call);
-    else if (value !== null && value !== undefined) node.setAttribute(key, value);
-  }
-  for (const child of children.flat()) if (child !== null && child !== undefined) node.append(child);
-  return node;
-}
 const colour = (i) => palette[state.theme][i % palette[state.theme].length];
-const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
-function number(x, digits = 4) {
-  if (!known(x)) return "–";
-  const size = Math.abs(x);
-  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return Number(x.toPrecision(Math.min(digits, 4))).toExponential().replace("e+", "e");
-  if (size >= 1e4) return Math.round(x).toLocaleString("en-US");
-  return String(Number(x.toPrecision(digits)));
-}
 function duration(seconds) {
   if (!known(seconds)) return "–";
   if (seconds < 60) return number(seconds, 3) + " s";
@@ -39,8 +21,8 @@ function count(n) {
   return String(n);
 }
 const reasons = { steps: "all steps done", epochs: "all epochs done", time: "time limit reached", early_stop: "stopped early",
-                  signal: "stopped by a signal", not_finite: "loss not finite" };
-const short = { steps: "done", epochs: "done", time: "time limit", early_stop: "early stop", signal: "signal", not_finite: "not finite" };
+                  signal: "stopped by a signal", not_finite: "loss not finite", out_of_memory: "out of memory" };
+const short = { steps: "done", epochs: "done", time: "time limit", early_stop: "early stop", signal: "signal", not_finite: "not finite", out_of_memory: "out of memory" };
 const ending = (run) => run.reason ? reasons[run.reason] || run.reason : "running or cut off";
 
 // ---- head: facts and tiles of one run, a table of several
@@ -123,19 +105,6 @@ function runTable() {
 }
 
 // ---- charts
-function niceTicks(low, high, want) {
-  const span = high - low || Math.abs(high) || 1, raw = span / want, power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
-  const ticks = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; ++k) ticks.push(Number((k * step).toPrecision(12)));
-  return ticks;
-}
-function logTicks(low, high) {
-  const ticks = [];
-  for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); ++e)
-    for (const m of high / low > 1000 ? [1] : high / low > 20 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8]) ticks.push(Number((m * 10 ** e).toPrecision(3)));
-  return ticks.filter((t) => t >= low * 0.999 && t <= high * 1.001);
-}
 function timeUnit(seconds) { return seconds > 7200 ? ["h", 3600] : seconds > 180 ? ["min", 60] : ["s", 1]; }
 const xs = (curve) => state.axis === "step" ? curve.s : curve.t;
 const tickText = (x) => Math.abs(x) >= 1e4 && state.axis === "step" ? count(x) : number(x, 6);
@@ -342,6 +311,7 @@ function drawAll() {
   document.querySelectorAll("[data-colour]").forEach((dot) => { dot.style.background = colour(Number(dot.dataset.colour)); });
   hideTips();
   charts.forEach(draw);
+  profile.draw();
 }
 function addSwitch(id, words, chosen, choose) {
   const buttons = words.map((word) => el("button", { type: "button", "aria-pressed": String(word === chosen), on: { click: () => {
@@ -353,7 +323,8 @@ function addSwitch(id, words, chosen, choose) {
 function setTheme(theme) { state.theme = theme; document.documentElement.dataset.theme = theme; drawAll(); }
 
 intro(); runTable(); allCharts();
-document.getElementById("ranks").append(...rankSection({ el, number, single }, runs));
+document.getElementById("ranks").append(...rankSection(single, runs));
+document.getElementById("profile").append(...profile.nodes);
 more();
 addSwitch("axis", ["Step", "Time"], "Step", (word) => { state.axis = word.toLowerCase(); });
 addSwitch("scale", ["Linear", "Log"], "Linear", (word) => { state.log = word === "Log"; });
@@ -361,6 +332,5 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)");
 setTheme(dark.matches ? "dark" : "light");
 dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
 document.getElementById("theme").addEventListener("click", () => setTheme(state.theme === "dark" ? "light" : "dark"));
-let width = 0;
-new ResizeObserver(() => { if (document.body.clientWidth !== width) { width = document.body.clientWidth; drawAll(); } }).observe(document.body);
+onWidth(drawAll);
 })();

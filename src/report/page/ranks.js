@@ -1,6 +1,6 @@
 "use strict";
-// The section "Ranks": who worked and who waited. page.js calls it with its helpers; nothing is drawn for a run of one rank.
-function rankSection({ el, number, single }, runs) {
+// The section "Ranks": who worked and who waited. Nothing is drawn for a run of one rank.
+function rankSection(single, runs) {
   const kinds = [["own", "own work"], ["data", "data wait"], ["comm", "comm. wait"]];
   // Three digits, zeros as well: columns line up.
   const three = (x) => x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2);

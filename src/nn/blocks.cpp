@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "braid/nn/blocks.h"
+
+#include <utility>
+
+namespace braid::nn {
+namespace {
+
+at::Tensor one_after_another(BlockRunner* runner, const std::vector<NamedBlock>& blocks,
+                             at::Tensor x) {
+  for (const NamedBlock& block : blocks) x = run_block(runner, block.name, x, block.forward);
+  return x;
+}
+
+}  // namespace
+
+at::Tensor run_blocks(const Pass& pass, const std::vector<NamedBlock>& blocks, at::Tensor x) {
+  if (pass.segments == nullptr) return one_after_another(pass.blocks, blocks, std::move(x));
+  std::vector<std::string> names;
+  for (const NamedBlock& block : blocks) names.push_back(block.name);
+  for (size_t i = 0; i < blocks.size();) {
+    const size_t end = i + pass.segments->together(names, i);
+    const std::vector<NamedBlock> some(blocks.begin() + static_cast<ptrdiff_t>(i),
+                                       blocks.begin() + static_cast<ptrdiff_t>(end));
+    x = pass.segments->run(SegmentKind::blocks, names[i], {x},
+                           [runner = pass.blocks, some](const std::vector<at::Tensor>& in) {
+                             return one_after_another(runner, some, in.at(0));
+                           });
+    i = end;
+  }
+  return x;
+}
+
+}  // namespace braid::nn
