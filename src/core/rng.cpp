@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/core/rng.h"
+#include "braid/core/in_parts.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <cmath>
@@ -44,7 +44,7 @@ void fill_with(const at::Tensor& tensor, int64_t first, const Draw& draw) {
   if (tensor.numel() == 0 || !has_data(tensor)) return;
   const auto drawn = tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor host = at::empty(tensor.sizes(), at::TensorOptions().dtype(drawn));
-  at::parallel_for(0, host.numel(), 4096, [&](int64_t begin, int64_t end) {
+  in_parts(host.numel(), 4096, [&](int64_t begin, int64_t end) {
     if (drawn == at::kDouble) {
       double* out = host.data_ptr<double>();
       for (int64_t i = begin; i < end; ++i) out[i] = draw(static_cast<uint64_t>(first + i));

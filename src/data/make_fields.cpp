@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <cmath>
 
 #include "braid/core/error.h"
+#include "braid/core/in_parts.h"
 #include "braid/data/make.h"
 #include "braid/data/npy.h"
 #include "data/field_writer.h"
@@ -90,7 +90,7 @@ void YearMaker::write(const std::filesystem::path& file, FieldSums* sums,
     std::vector<std::complex<float>> amplitudes;
     for (int64_t i = 0; i < count; ++i) next_amplitudes(amplitudes);
     const auto modes = static_cast<int64_t>(amplitudes.size()) / (count * shape_.channels);
-    at::parallel_for(0, count * shape_.channels, 1, [&](int64_t begin, int64_t end) {
+    in_parts(count * shape_.channels, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const auto c = static_cast<size_t>(i % shape_.channels);
         grid_.draw(amplitudes.data() + i * modes, static_cast<float>(stats_.mean[c]),

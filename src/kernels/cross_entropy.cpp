@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/kernels/cross_entropy.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/logsumexp.h>
@@ -11,6 +10,7 @@
 
 #include <algorithm>
 
+#include "braid/core/in_parts.h"
 #include "kernels/dtype.h"
 
 namespace braid::kernels {
@@ -64,7 +64,7 @@ void by_rows(const at::Tensor& scores, const Work& work) {
   constexpr int64_t in_cache = 1 << 16;  // numbers
   const int64_t rows = std::max<int64_t>(1, in_cache / std::max<int64_t>(1, scores.size(1)));
   const int64_t blocks = (scores.size(0) + rows - 1) / rows;
-  at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+  in_parts(blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block)
       work(block * rows, std::min(rows, scores.size(0) - block * rows));
   });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/kernels/dropout.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -11,6 +10,7 @@
 
 #include <string>
 
+#include "braid/core/in_parts.h"
 #include "braid/core/mix.h"
 #include "kernels/drop_window.h"
 
@@ -21,7 +21,7 @@ at::Tensor keep_mask_cpu(const at::Tensor& like, double rate, int64_t key, int64
   at::Tensor mask = at::empty(like.sizes(), like.options().dtype(c10::kBool));
   bool* out = static_cast<bool*>(mask.mutable_data_ptr());
   const uint64_t limit = mix_threshold(rate);
-  at::parallel_for(0, mask.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
+  in_parts(mask.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       out[i] = mix_keeps(static_cast<uint64_t>(key), static_cast<uint64_t>(first + i), limit);
   });
@@ -62,7 +62,7 @@ at::Tensor keep_part_cpu(const at::Tensor& like, double rate, int64_t key, int64
   bool* out = static_cast<bool*>(mask.mutable_data_ptr());
   const uint64_t limit = mix_threshold(rate);
   const DropPlaces places = drop_places(like.sizes(), whole, held, first);
-  at::parallel_for(0, mask.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
+  in_parts(mask.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       out[i] = mix_keeps(static_cast<uint64_t>(key), static_cast<uint64_t>(places.of(i)), limit);
   });

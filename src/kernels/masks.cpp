@@ -3,7 +3,6 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/relu.h>
@@ -16,6 +15,7 @@
 #include <string>
 #include <tuple>
 
+#include "braid/core/in_parts.h"
 #include "kernels/masks_by_ops.h"
 
 namespace braid::kernels {
@@ -43,7 +43,7 @@ at::Tensor pack_bits_cpu(const at::Tensor& values) {
   AT_DISPATCH_ALL_TYPES_AND3(
       c10::kBool, c10::kHalf, c10::kBFloat16, flat.scalar_type(), "pack_bits", [&] {
         const auto* in = flat.const_data_ptr<scalar_t>();
-        at::parallel_for(0, bits.numel(), grain / 8, [&](int64_t begin, int64_t end) {
+        in_parts(bits.numel(), grain / 8, [&](int64_t begin, int64_t end) {
           for (int64_t byte = begin; byte < end; ++byte) {
             unsigned packed = 0;
             const int64_t here = std::min<int64_t>(8, count - byte * 8);
@@ -60,7 +60,7 @@ at::Tensor unpack_bits_cpu(const at::Tensor& bits, at::IntArrayRef sizes) {
   at::Tensor values = at::empty(sizes, bits.options().dtype(c10::kBool));
   const auto* in = bits.const_data_ptr<uint8_t>();
   auto* out = values.mutable_data_ptr<bool>();
-  at::parallel_for(0, values.numel(), grain, [&](int64_t begin, int64_t end) {
+  in_parts(values.numel(), grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) out[i] = ((in[i / 8] >> (i % 8)) & 1) != 0;
   });
   return values;
@@ -100,7 +100,7 @@ std::tuple<at::Tensor, at::Tensor> quantize_blocks_cpu(const at::Tensor& values)
   AT_DISPATCH_FLOATING_TYPES_AND2(
       c10::kHalf, c10::kBFloat16, flat.scalar_type(), "quantize_blocks", [&] {
         const auto* in = flat.const_data_ptr<scalar_t>();
-        at::parallel_for(0, blocks, grain / block_elements, [&](int64_t begin, int64_t end) {
+        in_parts(blocks, grain / block_elements, [&](int64_t begin, int64_t end) {
           for (int64_t block = begin; block < end; ++block) {
             const int64_t first = block * block_elements;
             quantize_block(in + first, std::min(block_elements, count - first), code + first,
@@ -119,7 +119,7 @@ at::Tensor dequantize_blocks_cpu(const at::Tensor& codes, const at::Tensor& scal
   AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, dtype, "dequantize_blocks", [&] {
     using Wide = at::opmath_type<scalar_t>;
     auto* out = values.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, values.numel(), grain, [&](int64_t begin, int64_t end) {
+    in_parts(values.numel(), grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         out[i] = static_cast<scalar_t>(static_cast<Wide>(code[i]) *
                                        static_cast<Wide>(scale[i / block_elements]));
@@ -138,7 +138,7 @@ at::Tensor gate_by_bits_cpu(const at::Tensor& grad, const at::Tensor& bits, doub
         const auto* in = flat.const_data_ptr<scalar_t>();
         auto* out = gated.mutable_data_ptr<scalar_t>();
         const auto factor = static_cast<Wide>(slope);
-        at::parallel_for(0, flat.numel(), grain, [&](int64_t begin, int64_t end) {
+        in_parts(flat.numel(), grain, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
             const scalar_t closed =  // 0 x infinity would not be 0
                 slope == 0 ? scalar_t(0) : static_cast<scalar_t>(static_cast<Wide>(in[i]) * factor);
