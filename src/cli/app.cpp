@@ -57,6 +57,7 @@ std::vector<std::string> flag_list(const CLI::App& app) {
 
 int run(int argc, char** argv) {
   avoid_broken_amx();  // before the first tensor operation
+  settle_math();
   Action action;
   const std::unique_ptr<CLI::App> app = make_app(action);
   try {

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "braid/core/accelerator.h"
+#include "braid/core/cpu.h"
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
 #include "braid/core/units.h"
@@ -85,6 +86,7 @@ void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
 }
 
 void open_folder(const RunOptions& options, const SessionOptions& given) {
+  settle_math();
   check(options);
   if (given.ranks.alone()) {
     parallel::resolve(options.mesh, 1, static_cast<int>(options.train.zero));  // refuses many ranks

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "braid/core/cpu.h"
 #include "braid/core/error.h"
 #include "support/ranks_crew.h"
 
@@ -20,6 +21,7 @@ Crew::Crew(int world, comm::Store store, RankOptions options)
 
 std::vector<testing::TestPartResult> Crew::run(const std::vector<int>& ranks,
                                                const RankBody& body) {
+  settle_math();  // before the ranks compute, who are threads
   for (const int rank : ranks) members_.push_back(Member{.rank = rank});
   for (Member& member : members_)
     member.thread = std::thread([this, &member, &body] { work(member, body); });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Faults of a CPU, or of the virtual machine that shows it, that would end a run.
+// Faults of a CPU, or of the virtual machine that shows it, that would end a run or make
+// it differ from the one before.
 //
 //   if (const std::string note = avoid_broken_amx(); !note.empty()) log.note(note);   // first
 //   thing in main
@@ -13,5 +14,11 @@ namespace braid {
 // to leave AMX alone there, unless ONEDNN_MAX_CPU_ISA is set already. Call it before the first
 // tensor operation. Returns what was done, "" if nothing.
 std::string avoid_broken_amx();
+
+// MKL chooses the code of each vector function (exp, tanh, ...) at its first call, and two threads
+// that come first together may get other code, once: the last bit of a value then differs from run
+// to run (of 1500 processes 7). This makes those first calls from one thread. Costs a millisecond,
+// once a process; call it before threads compute.
+void settle_math();
 
 }  // namespace braid
