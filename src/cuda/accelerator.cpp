@@ -3,6 +3,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty_like.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -36,8 +37,17 @@ class CudaMoment final : public Moment {
   cudaEvent_t event_ = nullptr;
 };
 
+// Segments that grow leave no gaps between them: a step close to the limit of a GPU fits. Whoever
+// has set up the allocator from outside keeps what he said.
+void grow_segments() {
+  if (c10::CachingAllocator::getAllocatorSettings().empty())
+    c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
+}
+
 class CudaAccelerator final : public Accelerator {
  public:
+  CudaAccelerator() { grow_segments(); }
+
   int count() const override { return c10::cuda::device_count(); }
 
   std::string name(int device) const override {
