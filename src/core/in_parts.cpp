@@ -23,9 +23,11 @@ void in_parts(int64_t count, int64_t grain, c10::function_ref<void(int64_t, int6
                                     .add_const_input(numbers)
                                     .build();
   iterator.for_each(
-      [&](char** data, const int64_t*, int64_t size) {
-        const int64_t begin = data[0] - origin;
-        body(begin, begin + size);
+      [&](char** data, const int64_t* strides, int64_t size, int64_t rows) {
+        for (int64_t row = 0; row < rows; ++row) {
+          const int64_t begin = data[0] + row * strides[1] - origin;
+          body(begin, begin + size);
+        }
       },
       grain);
 }
