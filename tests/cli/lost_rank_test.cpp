@@ -21,7 +21,10 @@ TEST_F(Cli, ALostRankIsNamedInOneLineAndEndsTheOthers) {
   EXPECT_EQ(done.code, 5) << done.err;
   EXPECT_TRUE(eventually([&] { return processes_with(dir.path().string()).empty(); }));
   EXPECT_TRUE(contains(done.err, "was killed by SIGKILL; the other ranks are ended"));
-  EXPECT_TRUE(contains(done.err, "was broken off: rank 2 is gone; it last did: "));
+  // On a busy machine the ranks may miss it before the launcher has told them.
+  EXPECT_TRUE(contains(done.err, "was broken off: rank 2 is gone; it last did: ") ||
+              contains(done.err, "rank 2 did not arrive; it last did: "))
+      << done.err;
   EXPECT_EQ(done.err.find("Connection closed"), std::string::npos) << done.err;
   const Outcome more = train("long", {"--resume", "--json", "--set", "train.steps=30"});
   EXPECT_EQ(more.code, 0) << more.err;
