@@ -14,8 +14,8 @@ void in_parts(int64_t count, int64_t grain, c10::function_ref<void(int64_t, int6
   if (count <= 0) return;
   if (count <= grain || at::get_num_threads() == 1 || at::in_parallel_region())
     return body(0, count);
-  char* const origin = reinterpret_cast<char*>(uintptr_t{4096});
-  const at::Tensor numbers = at::from_blob(origin, {count}, c10::kByte);
+  char origin = 0;
+  const at::Tensor numbers = at::from_blob(&origin, {count}, c10::kByte);
   at::TensorIterator iterator = at::TensorIteratorConfig()
                                     .set_check_mem_overlap(false)
                                     .check_all_same_dtype(false)
@@ -25,7 +25,7 @@ void in_parts(int64_t count, int64_t grain, c10::function_ref<void(int64_t, int6
   iterator.for_each(
       [&](char** data, const int64_t* strides, int64_t size, int64_t rows) {
         for (int64_t row = 0; row < rows; ++row) {
-          const int64_t begin = data[0] + row * strides[1] - origin;
+          const int64_t begin = data[0] + row * strides[1] - &origin;
           body(begin, begin + size);
         }
       },
