@@ -39,6 +39,8 @@ std::unique_ptr<CLI::App> make_app(Action& action) {
   add_predict(*app, action);
   add_parity(*app, action);
   add_profile(*app, action);
+  add_bench(*app, action);
+  add_plan(*app, action);
   add_inspect(*app, action);
   add_schedule(*app, action);
   add_report(*app, action);

@@ -19,6 +19,8 @@ void add_eval(CLI::App& app, Action& action);
 void add_predict(CLI::App& app, Action& action);
 void add_parity(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_schedule(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);

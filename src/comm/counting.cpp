@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/comm/counting.h"
 
+#include <numeric>
 #include <utility>
 
 namespace braid::comm {
 namespace {
+
+using WorldRanks = std::shared_ptr<const std::vector<int>>;
 
 class CountedWork final : public Work {
  public:
@@ -24,31 +27,47 @@ class CountedWork final : public Work {
 
 class Counting final : public Backend {
  public:
-  Counting(std::shared_ptr<Backend> inner, std::shared_ptr<Traffic> traffic, std::string group)
-      : inner_(std::move(inner)), traffic_(std::move(traffic)), group_(std::move(group)) {}
+  Counting(std::shared_ptr<Backend> inner, std::shared_ptr<Traffic> traffic, std::string group,
+           WorldRanks ranks)
+      : inner_(std::move(inner)),
+        traffic_(std::move(traffic)),
+        group_(std::move(group)),
+        ranks_(std::move(ranks)) {}
 
   std::unique_ptr<Work> start(const Call& call) override {
-    const int64_t order = traffic_->begin({.kind = call.kind,
-                                           .op = call.op,
-                                           .group = group_,
-                                           .rank = rank(),
-                                           .size = size(),
-                                           .bytes = bytes_of(call),
-                                           .wire_bytes = comm::wire_bytes(call, rank(), size())});
+    const at::Tensor& tensor = call.input.defined() ? call.input : call.output;
+    const int64_t order =
+        traffic_->begin({.kind = call.kind,
+                         .op = call.op,
+                         .group = group_,
+                         .rank = rank(),
+                         .size = size(),
+                         .bytes = bytes_of(call),
+                         .wire_bytes = comm::wire_bytes(call, rank(), size()),
+                         .ranks = ranks_,
+                         .peer = call.peer < 0 ? -1 : ranks_->at(static_cast<size_t>(call.peer)),
+                         .tag = call.tag,
+                         .on_device = tensor.defined() && !tensor.device().is_cpu()});
     return std::make_unique<CountedWork>(inner_->start(call), traffic_, order);
   }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return inner_->name(); }
   std::shared_ptr<Backend> split(const std::vector<int>& ranks, const std::string& name) override {
-    return std::make_shared<Counting>(inner_->split(ranks, name), traffic_, name);
+    auto of_world = std::make_shared<std::vector<int>>();
+    of_world->reserve(ranks.size());
+    for (const int rank : ranks) of_world->push_back(ranks_->at(static_cast<size_t>(rank)));
+    return std::make_shared<Counting>(inner_->split(ranks, name), traffic_, name,
+                                      std::move(of_world));
   }
   void abort() override { inner_->abort(); }
+  const Traffic& traffic() const { return *traffic_; }
 
  private:
   std::shared_ptr<Backend> inner_;
   std::shared_ptr<Traffic> traffic_;
   std::string group_;
+  WorldRanks ranks_;
 };
 
 // What an all_to_all sends to others: all but the share that stays.
@@ -85,6 +104,7 @@ double wire_bytes(const Call& call, int rank, int size) {
 int64_t Traffic::begin(TrafficEntry entry) {
   const std::lock_guard lock(mutex_);
   entry.start = now();
+  entry.from = position();
   entry.order = cleared_ + static_cast<int64_t>(entries_.size());
   entries_.push_back(std::move(entry));
   return entries_.back().order;
@@ -92,7 +112,10 @@ int64_t Traffic::begin(TrafficEntry entry) {
 
 void Traffic::end(int64_t order) {
   const std::lock_guard lock(mutex_);
-  if (order >= cleared_) entries_[static_cast<size_t>(order - cleared_)].end = now();
+  if (order < cleared_) return;
+  TrafficEntry& entry = entries_[static_cast<size_t>(order - cleared_)];
+  entry.end = now();
+  entry.until = position();
 }
 
 std::vector<TrafficEntry> Traffic::entries() const {
@@ -132,7 +155,14 @@ double Traffic::wire_bytes() const {
 
 std::shared_ptr<Backend> counting(std::shared_ptr<Backend> inner, std::shared_ptr<Traffic> traffic,
                                   const std::string& group) {
-  return std::make_shared<Counting>(std::move(inner), std::move(traffic), group);
+  auto ranks = std::make_shared<std::vector<int>>(static_cast<size_t>(inner->size()));
+  std::iota(ranks->begin(), ranks->end(), 0);
+  return std::make_shared<Counting>(std::move(inner), std::move(traffic), group, std::move(ranks));
+}
+
+double expert_load_of(const Backend* backend) {
+  const auto* counted = dynamic_cast<const Counting*>(backend);
+  return counted == nullptr ? 1 : counted->traffic().expert_load;
 }
 
 }  // namespace braid::comm

@@ -35,21 +35,41 @@ OperatorEntry::OperatorEntry(const c10::OperatorHandle& op, const torch::jit::St
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& value = stack[first + i];
     each_tensor(value, [&](const at::Tensor& tensor) {
-      if (tensor.defined()) entry_.inputs.push_back(shape_of(tensor));
+      if (!tensor.defined()) return;
+      if (!tensor.is_contiguous() && entry_.inputs.size() < 32)
+        entry_.strided |= 1u << entry_.inputs.size();
+      entry_.inputs.push_back(shape_of(tensor));
+      note_place(tensor);
     });
+    if (arguments[i].name() == "is_causal" && value.isBool()) entry_.causal = value.toBool();
     if (arguments[i].name() == "output_mask" && value.isBoolList())
       for (const bool want : value.toBoolList()) wanted_.push_back(want);
     if (arguments[i].name() == "transposed" && value.isBool()) transposed_ = value.toBool();
   }
 }
 
+void OperatorEntry::note_place(const at::Tensor& tensor) {
+  const bool moved = entry_.name == "aten::copy_" || entry_.name == "aten::_to_copy";
+  if (tensor.dim() == 0 && !moved) return;
+  (tensor.device().is_cpu() ? on_host_ : on_device_) = true;
+}
+
 void OperatorEntry::finish(const torch::jit::Stack& stack, int64_t scratch) {
   if (log_ == nullptr) return;
   entry_.scratch = scratch;
+  bool to_host = false;  // of its result: of copy_ that is what is written
   for (size_t i = stack.size() - op_.schema().returns().size(); i < stack.size(); ++i)
     each_tensor(stack[i], [&](const at::Tensor& tensor) {
-      if (tensor.defined()) entry_.outputs.push_back(shape_of(tensor));
+      if (!tensor.defined()) return;
+      entry_.outputs.push_back(shape_of(tensor));
+      note_place(tensor);
+      to_host = tensor.device().is_cpu();
     });
+  const bool moves = on_host_ && on_device_;
+  if (moves && (entry_.name == "aten::copy_" || entry_.name == "aten::_to_copy"))
+    entry_.on = to_host ? RunsOn::to_host : RunsOn::to_device;
+  else if (on_host_ && !on_device_)
+    entry_.on = RunsOn::host;
   entry_.flops = flops_of({.name = entry_.name,
                            .inputs = entry_.inputs,
                            .outputs = entry_.outputs,

@@ -14,11 +14,13 @@ class OperatorEntry {
   void finish(const torch::jit::Stack& stack, int64_t scratch);
 
  private:
+  void note_place(const at::Tensor& tensor);
   const c10::OperatorHandle& op_;
   OperatorLog* log_;
   Operator entry_;
   std::vector<bool> wanted_;
   bool transposed_ = false;
+  bool on_host_ = false, on_device_ = false;  // some of its tensors
 };
 
 // Blocks that an operator took and did not return are its scratch. Gives their bytes.

@@ -11,6 +11,7 @@
 #include "braid/nn/options.h"
 #include "nn/gpt_llama.h"
 #include "nn/module_model.h"
+#include "nn/reference.h"
 
 namespace braid::nn {
 namespace {
@@ -188,6 +189,7 @@ using Gpt = LanguageModel<GptBody, GptOptions>;
 }  // namespace
 
 std::unique_ptr<Model> make_gpt(const GptOptions& options, const Build& build) {
+  check_reference("gpt", build);
   if (options.width % options.heads != 0)
     throw ConfigError({
         .what = fmt::format("model.heads = {} does not divide model.width = {}", options.heads,

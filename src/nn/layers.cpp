@@ -11,6 +11,7 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include "braid/core/dry.h"
 #include "braid/kernels/norm.h"
 #include "braid/memory/instruments.h"
 
@@ -82,6 +83,7 @@ at::Tensor Layer::param(const std::string& name, at::IntArrayRef whole, Init ini
 void Layer::initial(const std::string& name, const at::Tensor& values, int64_t first) const {
   const c10::NoGradGuard no_grad;
   const Made& made = made_.at(name);
+  if (is_dry(values)) return;  // run by run it would take long for nothing
   const RandomKey key = random_key(scope_.build.seed, (scope_ / name).path);
   if (made.piece.whole.empty()) return fill_initial(values, key, made.init, first);
   Piece piece = made.piece;

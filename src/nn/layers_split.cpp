@@ -2,6 +2,9 @@
 // Layers and dropout over the tensor axis.
 #include <algorithm>
 
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 
 #include "braid/comm/differentiable.h"
@@ -76,6 +79,10 @@ at::Tensor Layer::to_split(const at::Tensor& x, const Pass& pass) const {
 std::vector<at::Tensor> Layer::columns(const at::Tensor& x, const Pass& pass,
                                        const std::vector<const Linear*>& linears) const {
   std::vector<at::Tensor> outputs;
+  if (as_reference()) {  // each casts, and enters the split region, by itself
+    for (const Linear* linear : linears) outputs.push_back(linear->forward(x));
+    return outputs;
+  }
   if (layout().tensor.size() == 1 || (layout().overlap == 1 && !layout().regather)) {
     const at::Tensor whole = to_split(x, pass);
     for (const Linear* linear : linears) outputs.push_back(linear->forward(whole));
@@ -116,8 +123,20 @@ parallel::SplitWeights Linear::weights() const {
   return {stored_in_out_ ? w.t() : w, bias.defined() ? used(bias) : bias};
 }
 
+// The bias comes after the sum over ranks and outside of the matmul: under autocast an fp32 bias
+// makes the result fp32.
+at::Tensor Linear::split_as_reference(const at::Tensor& x) const {
+  const comm::Group& ranks = layout().tensor;
+  const bool by_out = split_ == Split::columns;
+  const at::Tensor part = at::linear(by_out ? comm::copy_to(x, ranks) : x, weight);
+  const at::Tensor y = by_out ? part : comm::reduce_from(part, ranks);
+  return bias.defined() ? at::add(y, bias) : y;
+}
+
 at::Tensor Linear::forward(const at::Tensor& x) const {
   const auto here = enter();
+  if (as_reference() && split_ != Split::none && layout().tensor.size() > 1)
+    return split_as_reference(x);
   if (split_ == Split::rows) return parallel::row_linear(cast(x), weights(), split_axis());
   const auto [w, b] = weights();
   return kernels::linear(cast(x), w, b, layout().later);
@@ -165,7 +184,14 @@ at::Tensor Dropout::operator()(const at::Tensor& x, const Pass& pass,
 }
 
 at::Tensor DropPath::operator()(const at::Tensor& x, const Pass& pass) const {
-  return drop_.active(pass) ? kernels::drop_path(x, drop_.at(pass)) : x;
+  if (!drop_.active(pass)) return x;
+  const kernels::Drop drop = drop_.at(pass);
+  if (kernels_ == Kernels::braid) return kernels::drop_path(x, drop);
+  std::vector<int64_t> one(static_cast<size_t>(x.dim()), 1);
+  one[0] = x.size(0);
+  const at::Tensor factors = at::empty(one, x.options());
+  return x.mul(factors.copy_(kernels::keep_mask(factors, drop.rate, drop.key, drop.first_sample))
+                   .div_(1 - drop.rate));
 }
 
 }  // namespace braid::nn

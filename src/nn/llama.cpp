@@ -10,6 +10,7 @@
 #include "braid/nn/options.h"
 #include "nn/gpt_llama.h"
 #include "nn/module_model.h"
+#include "nn/reference.h"
 #include "nn/rotary.h"
 
 namespace braid::nn {
@@ -214,6 +215,7 @@ void check_llama(const LlamaOptions& o) {
 }  // namespace
 
 std::unique_ptr<Model> make_llama(const LlamaOptions& options, const Build& build) {
+  check_reference("llama", build);
   check_llama(options);
   check_heads(options.heads, build.layout);
   const int64_t ranks = build.layout.tensor.size();

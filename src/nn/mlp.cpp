@@ -9,6 +9,7 @@
 #include "braid/nn/blocks.h"
 #include "braid/nn/options.h"
 #include "module_model.h"
+#include "reference.h"
 
 namespace braid::nn {
 namespace {
@@ -108,6 +109,7 @@ void check_mlp_axis(const char* axis, const comm::Group& group) {
 }  // namespace
 
 std::unique_ptr<Model> make_mlp(const MlpOptions& options, const Build& build) {
+  check_reference("mlp", build);
   check_mlp_axis("tensor", build.layout.tensor);
   check_mlp_axis("context", build.layout.context);
   return std::make_unique<ModuleModel<Mlp>>("mlp", std::make_shared<Mlp>(Scope{build}, options));

@@ -116,6 +116,9 @@ void describe(Fields& fields, LlamaOptions& o) {
 
 void describe(Fields& fields, ModelOptions& o) {
   fields.choice("name", o.name, {"mlp", "vit", "swinir", "gpt", "llama"}, "which model");
+  fields.choice("kernels", o.kernels, {"braid", "reference"},
+                "reference: operators, casts and buffers of the first PyTorch implementation, to "
+                "reproduce its memory");
   switch (o.name) {
     case ModelName::mlp:
       return describe(fields, o.mlp);
@@ -130,7 +133,9 @@ void describe(Fields& fields, ModelOptions& o) {
   }
 }
 
-std::unique_ptr<Model> make_model(const ModelOptions& o, const Build& build) {
+std::unique_ptr<Model> make_model(const ModelOptions& o, const Build& given) {
+  Build build = given;
+  if (o.kernels != Kernels::braid) build.kernels = o.kernels;
   switch (o.name) {
     case ModelName::mlp:
       return make_mlp(o.mlp, build);

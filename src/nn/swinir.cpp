@@ -9,6 +9,7 @@
 #include "braid/nn/options.h"
 #include "check.h"
 #include "module_model.h"
+#include "reference.h"
 #include "swinir_bands.h"
 #include "swinir_block.h"
 #include "swinir_tail.h"
@@ -262,6 +263,7 @@ void check_swinir_layout(const SwinirOptions& o, const Layout& layout) {
 std::unique_ptr<Model> make_swinir(const SwinirOptions& options, const Build& build) {
   check_swinir(options);
   check_swinir_layout(options, build.layout);
+  check_reference("swinir", build);
   return std::make_unique<ModuleModel<Swinir>>("swinir",
                                                std::make_shared<Swinir>(Scope{build}, options));
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
 #include <fmt/format.h>
@@ -31,7 +32,8 @@ double drop_path_of(const SwinirOptions& options, int64_t block) {
 }  // namespace
 
 SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions& options)
-    : packed_(parent.scope().build.pack_masks) {
+    : packed_(parent.scope().build.pack_masks),
+      in_place_(parent.scope().build.kernels == Kernels::reference) {
   const int64_t width = options.width, narrow = width / 4;
   if (options.residual == Residual::conv1) {
     convs_ = {parent.child<Conv2d>(name, width, width)};
@@ -47,7 +49,8 @@ SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions
 at::Tensor SwinConvs::forward(at::Tensor x) const {
   for (size_t i = 0; i < convs_.size(); ++i) {
     x = conv_on_band(*convs_[i], x);
-    if (i + 1 < convs_.size()) x = kernels::leaky_relu(x, 0.2, packed_);
+    if (i + 1 == convs_.size()) return x;
+    x = in_place_ ? at::leaky_relu_(x, 0.2) : kernels::leaky_relu(x, 0.2, packed_);
   }
   return x;
 }
@@ -94,7 +97,9 @@ at::Tensor WindowAttention::forward(const at::Tensor& windows, const WindowGrid&
   const auto self = std::static_pointer_cast<const WindowAttention>(shared_from_this());
   const at::Tensor y = run_segment(
       pass.segments, SegmentKind::attention, path(), {qkv[0], qkv[1], qkv[2]},
-      [self, grid](const std::vector<at::Tensor>& in) { return self->attend(in, grid); });
+      [self, grid](const std::vector<at::Tensor>& in) {
+        return self->as_reference() ? self->attend_as_reference(in, grid) : self->attend(in, grid);
+      });
   return proj_->forward(y.transpose(1, 2).reshape({count, tokens, held_heads_ * head}));
 }
 
@@ -108,6 +113,21 @@ at::Tensor WindowAttention::attend(const std::vector<at::Tensor>& qkv,
     add_shift_masks(scores.view({grid.batch, grid.rows, grid.columns, held_heads_, tokens, tokens}),
                     tables_.masks, layout().context.rank() + 1 == layout().context.size());
   return at::matmul(at::softmax(scores, -1), qkv[2]);
+}
+
+// A mask of all windows is added whether or not they are shifted, and each sum is a new tensor:
+// under autocast of fp32, because bias and mask are.
+at::Tensor WindowAttention::attend_as_reference(const std::vector<at::Tensor>& qkv,
+                                                const WindowGrid& grid) const {
+  const auto here = enter();
+  const int64_t tokens = qkv[0].size(2), head = qkv[0].size(3), windows = grid.rows * grid.columns;
+  const at::Tensor mask = window_masks(tables_.masks, grid.rows, grid.columns, grid.shifted);
+  const at::Tensor q = qkv[0] * (1 / std::sqrt(static_cast<double>(head)));
+  at::Tensor scores = at::matmul(q, qkv[1].transpose(-2, -1));
+  scores = scores + bias().contiguous();
+  scores = scores.view({grid.batch, windows, held_heads_, tokens, tokens}) + mask.unsqueeze(1);
+  scores = at::softmax(scores.view({-1, held_heads_, tokens, tokens}), -1);
+  return at::matmul(scores, qkv[2]);
 }
 
 void WindowAttention::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {
@@ -132,21 +152,31 @@ SwinBlock::SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan pl
   norm2_ = child<LayerNorm>("norm2", options.width, swin_eps);
   const int64_t hidden = std::llround(static_cast<double>(options.width) * options.mlp_ratio);
   mlp_ = child<MlpBlock>("mlp", options.width, MlpBlockOptions{.hidden = hidden});
+  // Held and never used: the published runs build the net for images one window larger each way.
+  if (as_reference() && plan.shifted)
+    register_buffer("attn_mask", window_masks(tables.masks, options.image[0] / window_ + 1,
+                                              options.image[1] / window_ + 1, true));
 }
 
-at::Tensor SwinBlock::attend(const at::Tensor& x, const Pass& pass) const {
+at::Tensor SwinBlock::attend(const at::Tensor& x, const Pass& pass,
+                             std::vector<at::Tensor>& named) const {
   const comm::Group& bands = layout().context;
   const WindowGrid grid = {x.size(0), x.size(1) / window_, x.size(2) / window_, shift_ > 0};
   const at::Tensor rolled =
       grid.shifted ? parallel::band_roll(x, {-shift_, -shift_}, {1, 2}, bands) : x;
-  const at::Tensor windows = attn_->forward(to_windows(rolled, window_), grid, pass);
+  at::Tensor parts = to_windows(rolled, window_);
+  const at::Tensor windows = attn_->forward(parts, grid, pass);
+  if (as_reference()) named = {parts, windows};
+  parts.reset();
   const at::Tensor image = from_windows(windows, x.sizes(), window_);
+  if (as_reference()) named.push_back(image);
   return grid.shifted ? parallel::band_roll(image, {shift_, shift_}, {1, 2}, bands) : image;
 }
 
 at::Tensor SwinBlock::forward(const at::Tensor& input, const Pass& pass) const {
   const auto here = enter();
-  const at::Tensor x = input + path1_(attend(norm1_->forward(input), pass), pass);
+  std::vector<at::Tensor> named;  // Python holds what a function named until it returns
+  const at::Tensor x = input + path1_(attend(norm1_->forward(input), pass, named), pass);
   return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
 }
 

@@ -28,7 +28,7 @@ class SwinConvs {
 
  private:
   std::vector<std::shared_ptr<Conv2d>> convs_;
-  bool packed_;
+  bool packed_, in_place_;
 };
 
 // The windows of a band: [batch, rows, columns] of them.
@@ -47,6 +47,7 @@ class WindowAttention : public Layer {
  private:
   // q, k, v [windows, heads, w w, head width] -> the same shape.
   at::Tensor attend(const std::vector<at::Tensor>& qkv, const WindowGrid& grid) const;
+  at::Tensor attend_as_reference(const std::vector<at::Tensor>& qkv, const WindowGrid& grid) const;
   at::Tensor bias() const;       // [heads, w w, w w]
   ParamPart table_part() const;  // columns of the heads that this rank of tensor has
   int64_t width_, window_, heads_, held_heads_;
@@ -69,7 +70,7 @@ class SwinBlock : public Layer {
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 
  private:
-  at::Tensor attend(const at::Tensor& x, const Pass& pass) const;
+  at::Tensor attend(const at::Tensor& x, const Pass& pass, std::vector<at::Tensor>& named) const;
   int64_t window_, shift_;
   std::shared_ptr<LayerNorm> norm1_, norm2_;
   std::shared_ptr<WindowAttention> attn_;

@@ -2,6 +2,7 @@
 #include "swinir_tail.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/pixel_shuffle.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
@@ -24,7 +25,8 @@ std::vector<int64_t> shuffle_factors(int64_t scale) {
 }  // namespace
 
 SwinTail::SwinTail(Layer& model, const SwinirOptions& options)
-    : packed_(model.scope().build.pack_masks) {
+    : packed_(model.scope().build.pack_masks),
+      in_place_(model.scope().build.kernels == Kernels::reference) {
   switch (options.upsampler) {
     case Upsampler::pixelshuffle:
       pixel_shuffle(model, options);
@@ -82,7 +84,10 @@ at::Tensor SwinTail::forward(const at::Tensor& features, const at::Tensor& input
       x = at::upsample_nearest2d(
           x, {x.size(2) * step.enlarge_before, x.size(3) * step.enlarge_before});
     x = conv_on_band(*step.conv, x);
-    if (step.slope_after < 1) x = kernels::leaky_relu(x, step.slope_after, packed_);
+    if (step.slope_after < 1 && in_place_)
+      at::leaky_relu_(x, step.slope_after);
+    else if (step.slope_after < 1)
+      x = kernels::leaky_relu(x, step.slope_after, packed_);
     if (step.shuffle_after > 1) x = at::pixel_shuffle(x, step.shuffle_after);
   }
   return add_input_ ? input + x : x;

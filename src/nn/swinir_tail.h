@@ -31,6 +31,7 @@ class SwinTail {
 
   std::vector<Step> steps_;
   bool add_input_ = false, packed_;
+  bool in_place_;  // leaky ReLUs write over what the convolution gave
 };
 
 }  // namespace braid::nn

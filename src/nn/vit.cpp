@@ -12,6 +12,7 @@
 #include "braid/parallel/context.h"
 #include "check.h"
 #include "module_model.h"
+#include "reference.h"
 
 namespace braid::nn {
 namespace {
@@ -59,7 +60,7 @@ class VitAttention : public Layer {
   }
   int64_t head_width() const { return width_ / heads_; }
   at::Tensor in_heads(const at::Tensor& x) const {  // -> [B, heads here, N, head width]
-    return x.unflatten(2, {-1, head_width()}).transpose(1, 2);
+    return x.unflatten(2, {-1, head_width()}).transpose(1, 2).to(scope().build.precision.compute);
   }
 
   // Masks are those of the global heads.
@@ -312,6 +313,7 @@ void check_vit(const VitOptions& o) {
 std::unique_ptr<Model> make_vit(const VitOptions& options, const Build& build) {
   check_vit(options);
   check_vit_layout(options, build.layout);
+  check_reference("vit", build);
   return std::make_unique<ModuleModel<Vit>>("vit", std::make_shared<Vit>(Scope{build}, options));
 }
 

@@ -8,6 +8,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/floor_divide.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 namespace braid::nn {
@@ -77,6 +78,13 @@ void add_shift_masks(const at::Tensor& scores, const at::Tensor& masks, bool at_
   if (!at_bottom) return;
   all.narrow(1, rows - 1, 1).narrow(2, 0, columns - 1).add_(masks[2]);
   all.narrow(1, rows - 1, 1).narrow(2, columns - 1, 1).add_(masks[3]);
+}
+
+at::Tensor window_masks(const at::Tensor& masks, int64_t rows, int64_t columns, bool shifted) {
+  const int64_t tokens = masks.size(1);
+  const at::Tensor all = at::zeros({1, rows, columns, 1, tokens, tokens}, masks.options());
+  if (shifted) add_shift_masks(all, masks);
+  return all.view({rows * columns, tokens, tokens});
 }
 
 at::Tensor padded_to(const at::Tensor& image, int64_t window) {

@@ -26,6 +26,10 @@ at::Tensor shift_masks(int64_t window);
 // w] of windows. at_bottom: the last row of windows is that of the image, not of a band above it.
 void add_shift_masks(const at::Tensor& scores, const at::Tensor& masks, bool at_bottom = true);
 
+// The same for the windows of an image, as a tensor of zeros and masks to be added: [rows columns,
+// w w, w w]. not shifted: zeros alone.
+at::Tensor window_masks(const at::Tensor& masks, int64_t rows, int64_t columns, bool shifted);
+
 // Reflects the image at its bottom and right edge until both sides are multiples of `window`; [B,
 // C, H, W] of any size.
 at::Tensor padded_to(const at::Tensor& image, int64_t window);

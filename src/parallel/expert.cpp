@@ -5,9 +5,12 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
+#include "braid/comm/counting.h"
 #include "braid/core/dry.h"
 #include "braid/core/observe.h"
 #include "braid/kernels/grouped.h"
@@ -24,11 +27,23 @@ int64_t rows_in(const comm::Counts& counts) {
 // counts[rank][expert], as far as they are known here.
 using CountTable = std::vector<comm::Counts>;
 
+// As even as they go, but for the experts of this rank where a plan asks for a fuller one.
+comm::Counts dry_counts(const comm::Group& group, int64_t experts, int64_t most) {
+  const double load = comm::expert_load_of(group.backend().get());
+  const int64_t here = experts / group.size(), others = experts - here;
+  if (load == 1 || others == 0) return comm::even_shares(most, static_cast<int>(experts));
+  const double even = static_cast<double>(most) / group.size();
+  const int64_t mine = std::min<int64_t>(most, std::llround(load * even));
+  const comm::Counts full = comm::even_shares(mine, static_cast<int>(here));
+  comm::Counts counts = comm::even_shares(most - mine, static_cast<int>(others));
+  counts.insert(counts.begin() + here * group.rank(), full.begin(), full.end());
+  return counts;
+}
+
 CountTable exchanged_counts(const comm::Group& group, const at::Tensor& counts, int64_t most) {
   const int64_t experts = counts.size(0);
   if (!has_data(counts)) {
-    const comm::Counts even = comm::even_shares(most, static_cast<int>(experts));
-    return CountTable(static_cast<size_t>(group.size()), even);
+    return CountTable(static_cast<size_t>(group.size()), dry_counts(group, experts, most));
   }
   const at::Tensor all = at::empty({group.size() * experts}, counts.options());
   group.all_gather(all, counts.contiguous()).wait();

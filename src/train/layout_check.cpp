@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "braid/core/error.h"
+#include "braid/memory/instruments.h"
 #include "braid/train/layout.h"
 #include "braid/train/measure.h"
 #include "braid/train/session.h"
@@ -133,11 +135,13 @@ void check_models(const RunOptions& options, const parallel::Mesh& mesh) {
   for (const int rank : kinds) {
     const parallel::Mesh there(mesh.sizes(), mesh.world(), rank,
                                static_cast<int>(options.train.zero));
-    const auto model =
+    std::optional<memory::Instruments> dry(std::in_place, memory::InstrumentOptions{.dry = true});
+    const auto model =  // the second copy of tied weights has memory unless all is dry
         nn::make_model(options.model, {.seed = static_cast<uint64_t>(options.seed),
                                        .precision = policy_of(options.train),
                                        .dry_params = true,
                                        .layout = layout_of(options, dry_ranks(there))});
+    dry.reset();
     // Asks for shares of tokens or rows, too: one that would be empty is refused.
     const auto carried = model->carried(empty_batch(options, 1, c10::kMeta).input);
     if (mesh.size(Axis::pipeline) > 1 && carried.empty())

@@ -11,7 +11,7 @@
 #include "braid/memory/instruments.h"
 #include "braid/train/evaluate.h"
 #include "braid/train/layout.h"
-#include "train/step_parts.h"
+#include "train/rig.h"
 
 namespace braid::train {
 namespace {
@@ -68,89 +68,6 @@ Ranks measured_ranks(const RunOptions& options, const MeasureOptions& how) {
       parallel::Mesh(options.mesh, how.world, how.rank, static_cast<int>(options.train.zero)));
 }
 
-// A run of one rank up to its first step.
-struct Rig {
-  Rig(const RunOptions& given, const MeasureOptions& how)
-      : options(given),
-        ranks(measured_ranks(given, how)),
-        model(nn::make_model(
-            options.model,
-            {.seed = static_cast<uint64_t>(options.seed),
-             .precision = policy_of(options.train),
-             .device = how.device,
-             .dry_params = options.train.zero == 3 && (ranks.mesh.size(parallel::Axis::shard) > 1 ||
-                                                       options.memory.offloads("parameters")),
-             .layout = layout_of(options, ranks),
-             .pack_masks = options.memory.pack_masks})),
-        parts(*model, options, how.device, ranks),
-        batch(empty_batch(options, local_batch_of(options.train, ranks.mesh.batch_ranks()),
-                          how.device)) {
-    batch.global_samples = batch.samples * ranks.mesh.batch_ranks();
-  }
-
-  nn::Pass pass() const {
-    return {.training = true, .seed = static_cast<uint64_t>(options.seed), .step = 0};
-  }
-
-  // What a whole batch weighs is said before a step.
-  void begin() {
-    if (ranks.alone()) return;
-    double weight = 0;
-    for (const int64_t sample : batch.weights) weight += static_cast<double>(sample);
-    parts.rounds.begin({.weight = weight});
-  }
-
-  void backward() {
-    begin();
-    parts.step.gradients(batch, pass());
-    parts.optimizer.zero_grad();
-  }
-
-  void whole_step() {
-    begin();
-    parts.run(batch, pass(), options.optimizer.rule.lr);
-  }
-
-  void evaluate() {
-    const int64_t samples = std::min(
-        batch.samples,
-        evaluation_loader(options, batch.input.device(), ranks.mesh.batch_ranks()).global_batch /
-            ranks.mesh.batch_ranks());
-    data::Batch part = batch;
-    part.input = batch.input.narrow(0, 0, samples);
-    part.target = batch.target.narrow(0, 0, samples);
-    part.samples = samples;
-    Evaluation(options.train.loss, [&](const at::Tensor& input) {
-      return parts.forward(*model, input, {});
-    }).add(*model, part);
-  }
-
-  RunOptions options;
-  Ranks ranks;
-  std::unique_ptr<nn::Model> model;
-  StepParts parts;
-  data::Batch batch;
-};
-
-// The allocator of a real GPU counts for itself: a witness beside the ledger.
-class Witness {
- public:
-  explicit Witness(const MeasureOptions& how)
-      : gpu_(how.device.is_cuda() && !how.dry ? accelerator() : nullptr),
-        index_(how.device.index()) {
-    if (gpu_ == nullptr) return;
-    gpu_->reset_peak(index_);
-    before_ = gpu_->requested(index_);
-  }
-  int64_t peak() const { return gpu_ == nullptr ? 0 : gpu_->peak_requested(index_) - before_; }
-  int64_t left() const { return gpu_ == nullptr ? 0 : gpu_->requested(index_) - before_; }
-
- private:
-  Accelerator* gpu_;
-  int index_;
-  int64_t before_ = 0;
-};
-
 class SegmentNames final : public SegmentRunner {
  public:
   size_t together(const std::vector<std::string>&, size_t) const override { return 1; }
@@ -162,26 +79,78 @@ class SegmentNames final : public SegmentRunner {
   std::vector<std::string> names;
 };
 
-template <class Run>
-Phase phase_of(memory::Ledger& ledger, const MeasureOptions& how, const Run& run) {
+}  // namespace
+
+Rig::Rig(const RunOptions& given, const MeasureOptions& how)
+    : options(given),
+      ranks(measured_ranks(given, how)),
+      model(nn::make_model(
+          options.model,
+          {.seed = static_cast<uint64_t>(options.seed),
+           .precision = policy_of(options.train),
+           .device = how.device,
+           .dry_params = options.train.zero == 3 && (ranks.mesh.size(parallel::Axis::shard) > 1 ||
+                                                     options.memory.offloads("parameters")),
+           .layout = layout_of(options, ranks),
+           .pack_masks = options.memory.pack_masks})),
+      parts(*model, options, how.device, ranks),
+      batch(empty_batch(options, local_batch_of(options.train, ranks.mesh.batch_ranks()),
+                        how.device)) {
+  batch.global_samples = batch.samples * ranks.mesh.batch_ranks();
+}
+
+void Rig::begin() {
+  if (ranks.alone()) return;
+  double weight = 0;
+  for (const int64_t sample : batch.weights) weight += static_cast<double>(sample);
+  parts.rounds.begin({.weight = weight});
+}
+
+void Rig::backward() {
+  begin();
+  parts.step.gradients(batch, pass());
+  parts.optimizer.zero_grad();
+}
+
+void Rig::whole_step() {
+  begin();
+  parts.run(batch, pass(), options.optimizer.rule.lr);
+}
+
+void Rig::evaluate() {
+  const int64_t samples = std::min(
+      batch.samples,
+      evaluation_loader(options, batch.input.device(), ranks.mesh.batch_ranks()).global_batch /
+          ranks.mesh.batch_ranks());
+  data::Batch part = batch;
+  part.input = batch.input.narrow(0, 0, samples);
+  part.target = batch.target.narrow(0, 0, samples);
+  part.samples = samples;
+  Evaluation(options.train.loss, [&](const at::Tensor& input) {
+    return parts.forward(*model, input, {});
+  }).add(*model, part);
+}
+
+Witness::Witness(const MeasureOptions& how)
+    : gpu_(how.device.is_cuda() && !how.dry ? accelerator() : nullptr), index_(how.device.index()) {
+  if (gpu_ == nullptr) return;
+  gpu_->reset_peak(index_);
+  before_ = gpu_->requested(index_);
+}
+
+Phase phase_so_far(const memory::Ledger& ledger, const MeasureOptions& how) {
   const memory::Place place = memory::place_of(how.device);
-  ledger.begin();
-  const Witness witness(how);
   Phase phase;
-  phase.before = ledger.live(place);
-  run();
-  phase.requested = witness.peak();
-  phase.requested_left = witness.left();
   phase.peak = ledger.peak(place);
   phase.without_scratch = ledger.peak_without_scratch(place);
   phase.scratch = ledger.scratch(place);
   phase.left = ledger.live(place);
-  if (!how.device.is_cpu())
+  if (!how.device.is_cpu()) {
     phase.host = ledger.highest(memory::cpu) + ledger.highest(memory::pinned_host);
+    phase.pinned = ledger.highest(memory::pinned_host);
+  }
   return phase;
 }
-
-}  // namespace
 
 data::Batch empty_batch(const RunOptions& options, int64_t samples, c10::Device device) {
   const SampleShape shape = sample_shape(options);

@@ -19,6 +19,7 @@
 
 #include "braid/core/fs.h"
 #include "braid/core/units.h"
+#include "braid/train/expected.h"
 #include "braid/train/memory_files.h"
 #include "braid/train/trainer.h"
 
@@ -252,7 +253,7 @@ void forget_memory_reports(const RunOptions& options, const Ranks& ranks) {
 
 std::shared_ptr<memory::Ledger> limited_memory(const RunOptions& options, c10::Device device) {
   const int64_t limit = options.memory.limit.count;
-  if (limit == 0) return nullptr;
+  if (limit == 0) return ledger_for_plan(run_dir(options), device);
   auto ledger = std::make_shared<memory::Ledger>();
   if (device.is_cuda())
     accelerator()->limit_memory(device.index(), limit);

@@ -127,6 +127,7 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
   record.tflops = flops_per_sample * static_cast<double>(record.samples) / record.seconds / 1e12;
   last_step_end = Clock::now();
   epoch_seconds += record.seconds;
+  compare_with_plan(record.seconds);
   if (ranks.alone())
     recorder.add(record, std::move(result));
   else
@@ -272,6 +273,7 @@ EndRecord Trainer::Impl::fit() {
   const ProfileSignal profile_signal;
   check_metric_names();
   sink.start(run_info());
+  open_plan();
   try {
     train_until_done();
     return finish();

@@ -17,6 +17,7 @@
 #include "braid/data/loader.h"
 #include "braid/parallel/divergence.h"
 #include "braid/train/evaluate.h"
+#include "braid/train/expected.h"
 #include "braid/train/profiler.h"
 #include "braid/train/stop.h"
 #include "braid/train/trainer.h"
@@ -77,6 +78,9 @@ struct Trainer::Impl {
   std::set<std::string> names_elsewhere() const;
   int64_t parameters() const;
   void limit_steps();
+  void open_plan();                        // of the run's folder
+  void compare_with_plan(double seconds);  // of a step
+  int64_t peak_of_tensors() const;         // 0: nobody counts
   RunInfo run_info() const;
   int64_t memory_in_use() const;
   ConfigError unknown_metric(const std::string& key, const std::string& name,
@@ -116,7 +120,9 @@ struct Trainer::Impl {
   std::optional<data::Batch> picture_batch;
   Stop agreed = Stop::none;                                 // what the ranks said in the last round
   std::optional<std::pair<StepRecord, StepResult>> unsent;  // waits for the times of all ranks
-  std::string reason;  // why the run ends; empty while it goes on
+  PlanWatch plan;
+  int64_t peak_bytes = 0;  // of the steps beside the plan
+  std::string reason;      // why the run ends; empty while it goes on
   Clock::time_point started = Clock::now();
   Clock::time_point last_step_end = Clock::now();
 };

@@ -63,6 +63,7 @@ TEST_F(FrozenJson, Fields) {
   add("report", {"report", at("mlp")});
   add("convert", {"convert", at("mlp"), at("mlp.safetensors")});
   add("inspect", {"inspect", config("vit"), "--memory"});
+  add("plan", {"plan", config("gpt"), "--cluster", "h200", "--gpus", "1"});
   add("schedule", {"schedule"});
   add("profile", {"profile", config("mlp"), "--steps", "1", "--warm-up", "0"});
   add("help config", {"help", "config"});

@@ -50,6 +50,30 @@ TEST(Counting, CountsWhatAnUnevenExchangeSends) {
   EXPECT_EQ(traffic->bytes(Kind::all_to_all), 9 * 5 * 4);
 }
 
+TEST(Counting, NamesRanksOfTheWorldAndPositions) {
+  int64_t here = 3;
+  const auto traffic = std::make_shared<comm::Traffic>([&] { return here; });
+  const comm::Group world(comm::counting(comm::dry(6, 8), traffic));
+  const comm::Group half = world.split({4, 5, 6, 7}, "half");
+  const comm::Group odd = half.split({2, 0}, "odd");  // ranks 6 and 4
+  comm::Pending sent = odd.send(at::zeros({2}), 1, 9);
+  here = 5;
+  half.broadcast(at::zeros({2}), 3).wait();
+  here = 8;
+  sent.wait();
+  const auto entries = traffic->entries();
+  ASSERT_EQ(entries.size(), 2);
+  EXPECT_EQ(*entries[0].ranks, (std::vector<int>{6, 4}));
+  EXPECT_EQ(entries[0].peer, 4);
+  EXPECT_EQ(entries[0].tag, 9);
+  EXPECT_EQ(entries[0].from, 3);
+  EXPECT_EQ(entries[0].until, 8);
+  EXPECT_EQ(*entries[1].ranks, (std::vector<int>{4, 5, 6, 7}));
+  EXPECT_EQ(entries[1].peer, 7);
+  EXPECT_EQ(entries[1].from, 5);
+  EXPECT_FALSE(entries[1].on_device);
+}
+
 TEST(Counting, KeepsOrderGroupsAndTimes) {
   const auto traffic = std::make_shared<comm::Traffic>();
   const comm::Group world(comm::counting(comm::dry(2, 4), traffic, "all"));

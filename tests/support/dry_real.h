@@ -42,6 +42,7 @@ inline const std::map<std::string, std::string>& cpu_scratch() {
       {"aten::_foreach_add_", casts},
       {"aten::_foreach_norm", casts},
       {"aten::sort", "a radix sort moves keys between two buffers"},
+      {"aten::scatter_", "values of 16 bits are put into a copy of 32 first"},
       {"aten::index_add_", strides},
       {"aten::embedding_dense_backward", strides},
       {"aten::sum", threads},

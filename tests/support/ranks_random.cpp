@@ -2,6 +2,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include "support/ranks_crew.h"
 
@@ -14,7 +15,20 @@ std::mutex
     culprit_mutex;  // a callback of RecordFunction is a plain function: it reaches only globals
 std::string culprit;
 
+// What the watch itself takes is no memory of the rank: instruments do not see it.
+class Unseen {
+ public:
+  Unseen() { c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr); }
+  ~Unseen() { c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(before_); }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+
+ private:
+  std::shared_ptr<c10::ThreadLocalDebugInfo> before_ = c10::ThreadLocalDebugInfo::current();
+};
+
 at::Tensor default_state() {
+  const Unseen unseen;
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   return generator.get_state();

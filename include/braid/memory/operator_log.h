@@ -21,6 +21,13 @@ struct TensorShape {
   bool operator==(const TensorShape&) const = default;
 };
 
+enum class RunsOn : uint8_t {
+  device,  // that of its tensors
+  host,    // all of them are on the host
+  to_host,
+  to_device
+};
+
 struct Operator {
   std::string name;  // aten::addmm
   std::vector<TensorShape> inputs, outputs;
@@ -30,6 +37,9 @@ struct Operator {
   double flops = 0;         // of matrix products, convolutions and attention: 2 for a multiply-add
   int64_t bytes = 0;        // read and written, each tensor once; 0 for views
   int64_t scratch = 0;      // taken beside its results; counted with a ledger only
+  RunsOn on = RunsOn::device;  // single numbers beside tensors do not count
+  bool causal = false;         // attention that skips half of its scores
+  uint32_t strided = 0;  // bit i: elements of input i do not lie in the order of its dimensions
 };
 
 class OperatorLog {

@@ -107,7 +107,15 @@ class Layer : public torch::nn::Module {
 
  protected:
   // While it lives, operators belong to this layer: each forward begins with it.
-  [[nodiscard]] ModuleScope enter() const { return ModuleScope(scope_.path); }
+  struct Inside {
+    explicit Inside(const Scope& scope)
+        : module(scope.path),
+          autocast(scope.build.kernels, scope.build.device.type(), scope.build.precision.compute) {}
+    ModuleScope module;
+    Autocast autocast;
+  };
+  [[nodiscard]] Inside enter() const { return Inside(scope_); }
+  bool as_reference() const { return scope_.build.kernels == Kernels::reference; }
   const Layout& layout() const { return scope_.build.layout; }
   parallel::SplitAxis split_axis() const;
   // What all ranks of tensor hold alike. on_tokens: it works on this rank's tokens, so that with
@@ -118,10 +126,14 @@ class Layer : public torch::nn::Module {
   // The same, and what column-split layers make of it, while it travels (Layout::overlap).
   std::vector<at::Tensor> columns(const at::Tensor& x, const Pass& pass,
                                   const std::vector<const Linear*>& linears) const;
-  c10::ScalarType compute() const { return scope_.build.precision.compute; }
-  at::Tensor cast(const at::Tensor& tensor) const {
-    return tensor.to(compute());
-  }  // no copy if it has that dtype
+  // What operators are handed; the reference's cast for themselves.
+  c10::ScalarType compute() const {
+    return as_reference() ? scope_.build.precision.param : scope_.build.precision.compute;
+  }
+  at::Tensor cast(const at::Tensor& tensor) const {  // no copy if it has that dtype
+    const bool cast_already = as_reference() && tensor.element_size() == 2;
+    return cast_already ? tensor : tensor.to(compute());
+  }
 
  private:
   Scope scope_;
@@ -178,6 +190,7 @@ class Linear : public Layer {
   at::Tensor weight, bias;
 
  private:
+  at::Tensor split_as_reference(const at::Tensor& x) const;
   int64_t in_, out_;
   bool stored_in_out_;
   Split split_;
@@ -262,11 +275,13 @@ class Dropout {
 
 class DropPath {
  public:
-  DropPath(const Scope& scope, const std::string& name, double rate) : drop_(scope, name, rate) {}
+  DropPath(const Scope& scope, const std::string& name, double rate)
+      : drop_(scope, name, rate), kernels_(scope.build.kernels) {}
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const;
 
  private:
   Dropout drop_;
+  Kernels kernels_;
 };
 
 struct MlpBlockOptions {

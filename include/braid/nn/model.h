@@ -18,6 +18,7 @@
 #include "braid/core/param.h"
 #include "braid/core/precision.h"
 #include "braid/core/recompute.h"
+#include "braid/nn/autocast.h"
 #include "braid/nn/layout.h"
 #include "braid/nn/loss.h"
 
@@ -59,6 +60,7 @@ struct Build {
                                    // one fills it by Model::initial()
   Layout layout = {};              // over which ranks the model is spread
   bool pack_masks = false;         // ReLUs keep a bit an element for the backward pass
+  Kernels kernels = Kernels::braid;
 };
 
 struct LayerRow {

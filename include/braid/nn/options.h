@@ -105,6 +105,7 @@ struct LlamaOptions {
 
 struct ModelOptions {
   ModelName name = ModelName::mlp;
+  Kernels kernels = Kernels::braid;  // of make_model; else Build says
   MlpOptions mlp;
   VitOptions vit;
   SwinirOptions swinir;

@@ -34,9 +34,11 @@ struct Phase {
   memory::Peak without_scratch;                    // peak of all but the kernels' workspaces
   std::map<std::string, memory::Scratch> scratch;  // of kernels, by operator
   int64_t before = 0, left = 0;                    // alive at its beginning and at its end
-  int64_t host = 0;  // CUDA: most on the host, page-locked and not, each by itself
+  int64_t host = 0;    // CUDA: most on the host, page-locked and not, each by itself
+  int64_t pinned = 0;  // page-locked alone
   // Real CUDA: the allocator's own count, over that at the start, of its peak and at its end.
   int64_t requested = 0, requested_left = 0;
+  int64_t reserved = 0;  // real CUDA: most that the allocator had from the driver, in all
 };
 
 struct Measured {

@@ -63,8 +63,8 @@ MemoryError nothing_fits(const RunOptions& options, const Ranks& ranks, const Ro
 // Reports of earlier runs in this folder are gone after it. All ranks together.
 void forget_memory_reports(const RunOptions& options, const Ranks& ranks);
 
-// Counts a rank's memory and refuses what goes beyond memory.limit; null without a limit. On a GPU
-// its allocator refuses.
+// Counts a rank's memory and refuses what goes beyond memory.limit; null without a limit, unless
+// a plan wants the count (train/expected.h). On a GPU its allocator refuses.
 std::shared_ptr<memory::Ledger> limited_memory(const RunOptions& options, c10::Device device);
 
 // Runs `body` under the ledger of the ranks, if there is one.

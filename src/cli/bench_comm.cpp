@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// braid bench comm: latency and bandwidth of every collective over a real group.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "braid/core/fs.h"
+#include "braid/launch/environment.h"
+#include "braid/plan/calibrate.h"
+#include "braid/train/job.h"
+#include "cli/bench.h"
+#include "cli/ranks.h"
+
+namespace braid::cli {
+namespace {
+
+struct CommArguments {
+  int ranks = 0;
+  std::string device, backend = "auto", cluster, out, dir = "runs/bench_comm";
+  std::string smallest = "1 KiB", largest = "64 MiB";
+  int repetitions = 10;
+  bool json = false;
+};
+
+int64_t size_of(const char* flag, const std::string& text) {
+  const std::optional<Bytes> bytes = parse_bytes(text);
+  if (bytes && bytes->count >= 4) return bytes->count;
+  throw ConfigError({.what = fmt::format("{} {} is not a size of a message", flag, text),
+                     .why = "a message has 4 bytes or more",
+                     .fix = fmt::format("{} \"1 KiB\"", flag)});
+}
+
+train::RunOptions comm_run(const CommArguments& arguments) {
+  train::RunOptions options;
+  options.run.name = std::filesystem::path(arguments.dir).filename().string();
+  options.run.dir = std::filesystem::path(arguments.dir).parent_path().string();
+  if (!arguments.device.empty()) options.train.device = arguments.device;
+  options.train.local_batch = 1;
+  options.launch.backend = arguments.backend;
+  return options;
+}
+
+// Ranks on one host measure the links inside a node, on several those between nodes.
+bool on_one_host(const launch::Environment& here) {
+  return here.local_world == here.world || (here.hosts.size() == 1 && here.local_world == 0);
+}
+
+nlohmann::json comm_json(const std::vector<plan::CommPoint>& points, const plan::Link& link,
+                         const std::string& which, int ranks) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const plan::CommPoint& point : points)
+    rows.push_back({{"kind", comm::to_text(point.kind)},
+                    {"bytes", point.bytes},
+                    {"seconds", point.seconds},
+                    {"algorithm_bytes_per_second", point.algorithm},
+                    {"bus_bytes_per_second", point.bus}});
+  return {{"ranks", ranks},
+          {"link", which},
+          {"latency_seconds", link.latency},
+          {"bandwidth_bytes_per_second", link.bandwidth},
+          {"points", std::move(rows)}};
+}
+
+void print_comm(const std::vector<plan::CommPoint>& points, const plan::Link& link,
+                const std::string& which, int ranks) {
+  fmt::print("{} ranks\n{:<16} {:>12} {:>12} {:>14} {:>14}\n{:-<72}\n", ranks, "collective", "size",
+             "time", "algbw GB/s", "busbw GB/s", "");
+  for (const plan::CommPoint& point : points)
+    fmt::print("{:<16} {:>12} {:>12} {:>14.3f} {:>14.3f}\n", comm::to_text(point.kind),
+               to_text(Bytes{point.bytes}), to_text(Seconds{point.seconds}), point.algorithm / 1e9,
+               point.bus / 1e9);
+  fmt::print("{:-<72}\n{}: {} a hop, {:.3f} GB/s\n", "",
+             which == "inside" ? "links inside a node" : "links between nodes",
+             to_text(Seconds{link.latency}), link.bandwidth / 1e9);
+}
+
+// The file's own link is replaced; all else in it stays.
+std::string update_cluster(const CommArguments& arguments, const plan::Link& link,
+                           const launch::Environment& here, bool one_host) {
+  if (arguments.cluster.empty()) return {};
+  plan::Cluster cluster = plan::load_cluster(arguments.cluster);
+  if (one_host) {
+    cluster.inside = link;
+    cluster.gpus_per_node = std::max<int64_t>(cluster.gpus_per_node, here.world);
+  } else {
+    cluster.between = link;
+    const int each = std::max(1, here.local_world);
+    cluster.nodes = std::max<int64_t>(cluster.nodes, here.world / each);
+  }
+  cluster.source += fmt::format("; braid bench comm over {} ranks", here.world);
+  const std::string to = arguments.out.empty() ? arguments.cluster : arguments.out;
+  write_atomic(to, plan::to_yaml(cluster));
+  return to;
+}
+
+void check_output(const CommArguments& arguments) {
+  if (arguments.cluster.empty() && !arguments.out.empty())
+    throw ConfigError({.what = fmt::format("-o {} without --cluster", arguments.out),
+                       .why = "links alone are no cluster: the file needs a GPU, too",
+                       .fix = "braid bench kernels -o mine.yaml, then --cluster mine.yaml"});
+  if (arguments.cluster.empty()) return;
+  plan::load_cluster(arguments.cluster);
+  const bool named = !std::filesystem::exists(arguments.cluster);
+  if (named && arguments.out.empty())
+    throw ConfigError(
+        {.what = fmt::format("--cluster {} has no file of its own", arguments.cluster),
+         .why = "known clusters are part of braid and stay as they are",
+         .fix = "say where the new file goes: -o mine.yaml"});
+}
+
+Exit comm_command(const CommArguments& arguments) {
+  plan::CommOptions options;
+  options.smallest = size_of("--smallest", arguments.smallest);
+  options.largest = size_of("--largest", arguments.largest);
+  options.repetitions = arguments.repetitions;
+  check_output(arguments);
+  const train::RunOptions run = comm_run(arguments);
+  launch::Environment here = launch::environment();
+  if (const auto ended = start_ranks(arguments.ranks, here, arguments.dir, run.launch))
+    return *ended;
+  if (here.world < 2)
+    throw ConfigError(
+        {.what = "a rank alone has nobody to talk to",
+         .why = "links are measured between ranks",
+         .fix = "braid bench comm --ranks 4, or start it with srun, mpirun, torchrun"});
+  train::Job job(run, here);
+  return job.watched([&] {
+    options.device = bench_device(arguments.device);
+    if (options.device.is_cuda())
+      options.device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(job.ranks().gpu));
+    if (here.rank == 0 && !arguments.json) options.progress = progress_line("comm");
+    const auto points = plan::measure_comm(job.ranks().world, options);
+    const plan::Link link = plan::fit_link(points, here.world);
+    if (here.rank != 0) return Exit::ok;
+    const bool one_host = on_one_host(here);
+    const std::string which = one_host ? "inside" : "between";
+    const std::string written = update_cluster(arguments, link, here, one_host);
+    if (arguments.json)
+      fmt::print("{}\n", comm_json(points, link, which, here.world).dump());
+    else
+      print_comm(points, link, which, here.world);
+    if (!written.empty() && !arguments.json) fmt::print("wrote {}\n", written);
+    return Exit::ok;
+  });
+}
+
+}  // namespace
+
+void add_bench_comm(CLI::App& bench, Action& action) {
+  auto arguments = std::make_shared<CommArguments>();
+  CLI::App* command =
+      bench.add_subcommand("comm", "latency and bandwidth of every collective between ranks");
+  add_ranks(*command, arguments->ranks);
+  command->add_option("--device", arguments->device, "where tensors are: cuda or cpu")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command->add_option("--backend", arguments->backend, "auto, gloo, nccl or mpi")
+      ->check(CLI::IsMember({"auto", "gloo", "nccl", "mpi"}))
+      ->capture_default_str();
+  command->add_option("--smallest", arguments->smallest, "message")->capture_default_str();
+  command->add_option("--largest", arguments->largest, "message")->capture_default_str();
+  command->add_option("--repetitions", arguments->repetitions, "of each")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--cluster", arguments->cluster, "file whose link is replaced");
+  command->add_option("-o,--out", arguments->out, "write the cluster there instead")
+      ->type_name("FILE");
+  command->add_option("--dir", arguments->dir, "logs of the ranks")->capture_default_str();
+  add_json(*command, arguments->json);
+  command->footer(
+      "Ranks on one host measure the links inside a node, on several those between nodes: start it "
+      "there with srun, mpirun or torchrun. busbw is what a link carries: algbw times 2(n-1)/n for "
+      "all_reduce, (n-1)/n for the others of a ring.");
+  command->callback(
+      [&action, arguments] { action = [arguments] { return comm_command(*arguments); }; });
+}
+
+}  // namespace braid::cli

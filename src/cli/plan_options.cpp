@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The flags of `braid plan`.
+#include "cli/plan.h"
+
+namespace braid::cli {
+namespace {
+
+void add_machine(CLI::App& command, PlanArguments& a) {
+  command.add_option("--cluster", a.cluster, "a machine of clusters/, or a YAML file of your own")
+      ->type_name("NAME|FILE");
+  command.add_option("--gpus", a.gpus, "so many of its GPUs; else the config's mesh, or a node")
+      ->type_name("N");
+  command.add_option("--memory", a.memory, "of a GPU that may be used, e.g. 40GiB; else all")
+      ->type_name("BYTES");
+}
+
+void add_space(CLI::App& command, PlanArguments& a) {
+  command.add_option("--global-batch", a.global_batch, "instead of the config's")->type_name("B");
+  command.add_option("--precision", a.precisions, "to choose between, e.g. bf16,fp16")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME,...");
+  command.add_flag("--no-offload", a.no_offload, "keep everything on the GPU");
+  command.add_flag("--as-is", a.as_is, "no search: the config's own layout");
+  command.add_option("--top", a.top, "plans to print")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{100'000}))
+      ->capture_default_str();
+}
+
+void add_files(CLI::App& command, PlanArguments& a) {
+  command.add_option("--html", a.html, "write a page: memory, trade-off, timeline, table")
+      ->type_name("FILE");
+  command.add_option("--trace", a.trace, "write the best plan's timeline for Perfetto")
+      ->type_name("FILE");
+  command.add_option("--apply", a.apply, "write the best plan as a config for braid train")
+      ->type_name("FILE");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--leave",
+          [&a](const std::vector<std::string>& dirs) {
+            a.leave = dirs.empty() ? std::string() : dirs.front();
+          },
+          "leave plan.json in a run folder (by default the config's): the run warns when it "
+          "leaves the plan")
+      ->expected(0, 1)
+      ->type_name("[DIR]");
+}
+
+void add_questions(CLI::App& command, PlanArguments& a) {
+  command.add_flag("--explain", a.explain, "what to switch on, and why, in the order to try");
+  command.add_option("--effect", a.effect, "of one change of the config: --effect train.zero=2")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command.add_option("--scaling", a.scaling, "strong and weak scaling over these: 1,2,4,8")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("N,...")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--max-micro-batch", a.max_micro_batch, "the largest of the config's layout");
+  command.add_flag("--max-size", a.max_size, "the longest sequence or the largest image");
+  command.add_flag("--min-gpus", a.min_gpus, "the fewest GPUs on which something fits");
+  command.add_option("--cheapest", a.cheapest, "least GPU hours of the run on up to so many GPUs")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--term-by-term", a.term_by_term,
+                   "the terms of a GPT's memory as papers have them, beside the dry run");
+  command.add_flag("--published", a.published, "published runs beside what the planner says");
+  command.add_flag("--verify", a.verify,
+                   "run the config's step on the device that is here, beside its plan");
+}
+
+}  // namespace
+
+void add_plan_options(CLI::App& command, PlanArguments& arguments) {
+  command
+      .add_option("config", arguments.config.spec,
+                  "YAML file, or file:name for one of its named configs")
+      ->type_name("CONFIG");
+  add_sets(command, arguments.config.sets);
+  add_machine(command, arguments);
+  add_space(command, arguments);
+  add_files(command, arguments);
+  add_questions(command, arguments);
+  add_json(command, arguments.json);
+  command.footer(
+      "Try: braid plan configs/gpt.yaml:gpt2 --cluster dgx_a100 --gpus 8 --html plan.html");
+}
+
+}  // namespace braid::cli

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "plan/layout_replay.h"
+
+#include <set>
+#include <string>
+
+namespace braid::plan {
+namespace {
+
+using HistoryWhat = memory::HistoryEvent::What;
+
+// Operators that ask for a handle of cuBLAS.
+bool is_product(const std::string& op) {
+  static const std::set<std::string> products = {"aten::mm",    "aten::addmm",
+                                                 "aten::bmm",   "aten::baddbmm",
+                                                 "aten::addmv", "aten::_addmm_activation"};
+  return products.contains(op);
+}
+
+}  // namespace
+
+// A history numbers its blocks from the beginning, and what was there before comes first, in the
+// order in which it was taken: so those of the last part are found again.
+void LifeReplay::begin_part(const memory::History& part) {
+  number_.clear();
+  std::unordered_map<int64_t, std::vector<uint64_t>> by_bytes;
+  for (auto held = alive_.rbegin(); held != alive_.rend(); ++held)
+    if (place_.contains(held->first)) by_bytes[held->second].push_back(held->first);
+  std::vector<std::pair<uint64_t, int64_t>> kept;
+  std::unordered_map<uint64_t, size_t> place;
+  for (const memory::HistoryEvent& event : part.events) {
+    if (event.what != HistoryWhat::before) continue;
+    std::vector<uint64_t>& same = by_bytes[event.bytes];
+    uint64_t number = next_;
+    if (same.empty()) {  // taken while nobody looked
+      ++next_;
+      allocator_.take(number, event.bytes);
+    } else {
+      number = same.back();
+      same.pop_back();
+    }
+    number_[event.block] = number;
+    place[number] = kept.size();
+    kept.emplace_back(number, event.bytes);
+  }
+  for (const auto& [bytes, numbers] : by_bytes)  // freed while nobody looked
+    for (const uint64_t number : numbers) allocator_.free(number);
+  alive_ = std::move(kept);
+  place_ = std::move(place);
+}
+
+void LifeReplay::take_workspace(bool backward) {
+  if (workspace_ == 0 || has_[backward]) return;
+  has_[backward] = true;
+  ++taken_;
+  allocator_.take(next_++, workspace_);
+}
+
+void LifeReplay::play(const memory::History& part, int64_t backward_began) {
+  begin_part(part);
+  allocator_.reset_peak();
+  for (const memory::HistoryEvent& event : part.events) {
+    if (event.what == HistoryWhat::taken) {
+      const uint64_t number = next_++;
+      number_[event.block] = number;
+      place_[number] = alive_.size();
+      alive_.emplace_back(number, event.bytes);
+      allocator_.take(number, event.bytes);
+      // The result is there before the kernel asks for its workspace.
+      if (is_product(part.names[event.op]))
+        take_workspace(backward_began >= 0 && event.nanoseconds >= backward_began);
+    } else if (event.what == HistoryWhat::freed) {
+      const auto found = number_.find(event.block);
+      if (found == number_.end()) continue;
+      allocator_.free(found->second);
+      place_.erase(found->second);
+      number_.erase(found);
+    }
+  }
+}
+
+}  // namespace braid::plan

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "braid/plan/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "braid/core/error.h"
+#include "plan/search_evaluate.h"
+#include "plan/space_bound.h"
+
+namespace braid::plan {
+namespace {
+
+constexpr size_t kept_best = 1;  // the space is searched until the fastest is certain
+
+class Search {
+ public:
+  explicit Search(const Request& request)
+      : request_(request),
+        base_(base_of(request)),
+        choices_(choices_of(request)),
+        bounds_(request, base_),
+        evaluator_(request, base_),
+        seen_(choices_.size(), Seen::no),
+        known_(choices_.size(), std::numeric_limits<double>::max()) {
+    std::map<std::string, size_t> numbers;
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      const size_t number = numbers.try_emplace(family(choices_[i]), numbers.size()).first->second;
+      family_of_.push_back(number);
+      families_.resize(numbers.size());
+      families_[number].push_back(i);
+    }
+  }
+
+  Found run() {
+    best_first({.size = choices_.size(),
+                .bound = [this](size_t i) { return bound(i); },
+                .value = [this](size_t i) { return value(i); },
+                .stop = [this] { return late(); }},
+               kept_best);
+    if (any_fits())
+      look_at_others();
+    else
+      look_at_smallest();
+    return found();
+  }
+
+ private:
+  enum class Seen : uint8_t {  // in this order
+    no,
+    kernels,
+    messages,
+    memory,
+    exact,
+    too_large,
+    evaluated,
+    refused
+  };
+
+  double spent() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  bool late() {
+    late_ = request_.seconds > 0 && spent() > request_.seconds;
+    return late_;
+  }
+
+  // Choices that differ in micro-batch, recompute and offload alone.
+  static std::string family(Choice choice) {
+    choice.micro_batch = 0;
+    choice.recompute = memory::Again::none;
+    choice.offload.clear();
+    return to_text(choice);
+  }
+
+  // Something of its family that costs less fits, or something that takes less does not.
+  bool settled(size_t i) const {
+    const Choice& mine = choices_[i];
+    for (const size_t j : families_[family_of_[i]]) {
+      const auto plan = plans_.find(j);
+      if (plan == plans_.end() || j == i) continue;
+      const Choice& other = choices_[j];
+      if (plan->second.fits && other.micro_batch == mine.micro_batch && costs_less(other, mine))
+        return true;
+      if (!plan->second.fits && other.micro_batch <= mine.micro_batch && costs_less(mine, other))
+        return true;
+    }
+    return false;
+  }
+
+  // A little more is looked at each time that a choice comes up, until that lowers its bound: most
+  // choices are never looked at closely.
+  double bound(size_t i) {
+    if (seen_[i] >= Seen::too_large || settled(i)) return 0;
+    const double before = known_[i];
+    while (known_[i] == before && seen_[i] < Seen::exact) look_closer(i);
+    return seen_[i] == Seen::too_large ? 0 : known_[i];
+  }
+
+  void look_closer(size_t i) {
+    const Choice& choice = choices_[i];
+    Seen& seen = seen_[i];
+    seen = static_cast<Seen>(static_cast<uint8_t>(seen) + 1);
+    if (seen == Seen::memory) {
+      if (bounds_.memory(choice) > base_.room) seen = Seen::too_large;
+      return;
+    }
+    const auto level = seen == Seen::kernels    ? Bounds::Level::kernels
+                       : seen == Seen::messages ? Bounds::Level::messages
+                                                : Bounds::Level::exact;
+    known_[i] = std::min(known_[i], bounds_.throughput(choice, level));
+  }
+
+  std::pair<bool, double> value(size_t i) {
+    const std::optional<Plan> plan = evaluated(i);
+    if (request_.progress)
+      request_.progress(static_cast<int64_t>(plans_.size()), static_cast<int64_t>(choices_.size()));
+    if (!plan) return {false, 0};
+    return {plan->fits, plan->time.samples_per_second};
+  }
+
+  std::optional<Plan> evaluated(size_t i) {
+    try {
+      Plan plan = evaluator_.plan(choices_[i]);
+      seen_[i] = Seen::evaluated;
+      return plans_[i] = std::move(plan);
+    } catch (const ConfigError& refused) {  // found out by the layers themselves
+      seen_[i] = Seen::refused;
+      refusals_[refused.complaint().what] += 1;
+      return std::nullopt;
+    }
+  }
+
+  bool any_fits() const {
+    return std::any_of(plans_.begin(), plans_.end(),
+                       [](const auto& each) { return each.second.fits; });
+  }
+
+  // One of each kind that has not come up, the most promising, so that it can be said why it lost.
+  void look_at_others() {
+    using Kind = std::function<bool(const Choice&)>;
+    const std::vector<Kind> kinds = {
+        [](const Choice& c) {
+          return c.zero == 0 && c.mesh.tensor * c.mesh.context * c.mesh.pipeline == 1;
+        },
+        [](const Choice& c) { return c.zero == 3; },
+        [](const Choice& c) { return c.recompute == memory::Again::attention; },
+        [](const Choice& c) { return c.recompute == memory::Again::blocks; },
+        [](const Choice& c) { return c.mesh.tensor > 1; },
+        [](const Choice& c) { return c.mesh.context > 1; },
+        [](const Choice& c) { return c.mesh.expert > 1; },
+        [](const Choice& c) { return c.mesh.pipeline > 1; },
+        [](const Choice& c) { return !c.offload.empty(); }};
+    const double before = spent();  // no more than as long again, and a little
+    for (const Kind& kind : kinds) {
+      std::optional<size_t> best;
+      bool seen = false;
+      for (size_t i = 0; i < choices_.size(); ++i) {
+        if (!kind(choices_[i])) continue;
+        seen |= plans_.contains(i);
+        if (seen_[i] < Seen::too_large && (!best || known_[i] > known_[*best])) best = i;
+      }
+      if (!seen && best && !late() && spent() < 1.5 * before + 10) evaluated(*best);
+    }
+  }
+
+  // The nearest miss is among those of which least is known to be needed.
+  void look_at_smallest() {
+    std::vector<std::pair<int64_t, size_t>> by_memory;
+    for (size_t i = 0; i < choices_.size(); ++i)
+      if (seen_[i] == Seen::too_large) by_memory.emplace_back(bounds_.memory(choices_[i]), i);
+    std::sort(by_memory.begin(), by_memory.end());
+    constexpr size_t tried = 4;
+    for (size_t k = 0; k < std::min(tried, by_memory.size()); ++k) evaluated(by_memory[k].second);
+  }
+
+  Found found() {
+    Found found;
+    for (auto& [i, plan] : plans_) found.plans.push_back(std::move(plan));
+    std::stable_sort(found.plans.begin(), found.plans.end(), [](const Plan& a, const Plan& b) {
+      if (a.fits != b.fits) return a.fits;
+      return a.fits ? a.time.samples_per_second > b.time.samples_per_second
+                    : a.peak_bytes < b.peak_bytes;
+    });
+    const Plan* winner =
+        !found.plans.empty() && found.plans.front().fits ? &found.plans.front() : nullptr;
+    for (Plan& plan : found.plans) plan.reason = reason_of(plan, winner, base_.room);
+    if (winner != nullptr)
+      found.plans.front().time = evaluator_.plan(winner->choice, true).time;  // with its timeline
+    cut(found.plans);
+    found.choices = static_cast<int64_t>(choices_.size());
+    found.pruned = found.choices - static_cast<int64_t>(plans_.size());
+    add_notes(found);
+    found.dry_runs = bounds_.dry_runs() + evaluator_.dry_runs();
+    found.seconds = spent();
+    return found;
+  }
+
+  // As many as asked for; some of those that do not fit stay, to say why.
+  void cut(std::vector<Plan>& plans) const {
+    const auto fitting = std::partition_point(plans.begin(), plans.end(),
+                                              [](const Plan& plan) { return plan.fits; });
+    const auto fit = static_cast<int64_t>(fitting - plans.begin());
+    const auto missed = static_cast<int64_t>(plans.size()) - fit;
+    const int64_t most = std::max<int64_t>(request_.most_plans, 1);
+    const int64_t misses = std::min(missed, std::max<int64_t>(most - fit, most / 4));
+    plans.erase(plans.end() - (missed - misses), plans.end());
+    const int64_t fits = std::min(fit, most - misses);
+    plans.erase(plans.begin() + fits, plans.begin() + fit);
+  }
+
+  void add_notes(Found& found) {
+    found.notes = arrangements_of(request_, base_).notes;
+    const auto too_large = std::count(seen_.begin(), seen_.end(), Seen::too_large);
+    if (too_large > 0)
+      found.notes.push_back(
+          fmt::format("{} choices cannot fit: their states and one micro-batch "
+                      "alone take more than {}",
+                      too_large, size_text(base_.room)));
+    for (const auto& [what, count] : refusals_)
+      found.notes.push_back(fmt::format("{} choices refused: {}", count, what));
+    if (late_)
+      found.notes.push_back(fmt::format("stopped after {}: a faster one may be left",
+                                        to_text(Seconds{request_.seconds})));
+    if (found.plans.empty() || found.plans.front().fits) return;
+    found.notes.push_back(fmt::format("nothing fits; the nearest miss is {}: {}",
+                                      to_text(found.plans.front().choice),
+                                      miss_text(found.plans.front(), base_.room)));
+    found.notes.push_back(help_text(request_, base_, found.plans.front(), evaluator_));
+  }
+
+  const Request& request_;
+  const Base base_;
+  const std::vector<Choice> choices_;
+  Bounds bounds_;
+  Evaluator evaluator_;
+  std::vector<Seen> seen_;
+  std::vector<double> known_;  // bounds so far
+  std::map<size_t, Plan> plans_;
+  std::vector<size_t> family_of_;
+  std::vector<std::vector<size_t>> families_;
+  std::map<std::string, int64_t> refusals_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  bool late_ = false;
+};
+
+}  // namespace
+
+Found search(const Request& request) { return Search(request).run(); }
+
+Plan evaluate(const Request& request, const Choice& choice) {
+  const Base base = base_of(request);
+  Plan plan = Evaluator(request, base).plan(choice, true);
+  plan.reason = reason_of(plan, nullptr, base.room);
+  return plan;
+}
+
+}  // namespace braid::plan

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a choice takes at least, in time and memory, by dry runs of single micro-batches that many
+// choices share.
+//
+//   Bounds bounds(request, base);
+//   if (bounds.memory(choice) > base.room) ...   // cannot fit
+//   bounds.throughput(choice);                   // samples a second, no better than that
+//
+// Time: kernels of a micro-batch run as often as there are micro-batches, one after the other, with
+// the messages that they wait for; a pipeline adds the way to a stage and back; gradients travel
+// beside at best. Before that is known for a micro-batch and a mesh, kernels of the largest one on
+// one GPU stand for them: parts of a kernel together are not faster than the whole, within a tenth
+// (the last wave of blocks of a kernel may be nearly empty). Memory: what a pass needs at most is
+// the largest of sums that grow evenly with its samples, so it is convex, and a line through one
+// and two samples stays below it.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "plan/space.h"
+
+namespace braid::plan {
+
+// One micro-batch of the part of a model that ranks of tensor, context and expert share.
+struct Unit {
+  std::vector<double> forward, backward;  // seconds by block, with what is around at both ends
+  double optimizer = 0;                   // seconds, of all weights
+  double host = 0;                        // seconds that the host starts kernels for
+  double again = 0;                       // FLOPs computed again; half of causal attention's
+  std::vector<Message> waited;            // messages that nothing hides
+};
+
+// Bytes that the same part holds.
+struct Footprint {
+  int64_t weights = 0, states = 0;  // all the time
+  int64_t rest = 0;  // most of all else at one time, but gradients and what they are sent in
+};
+
+class Bounds {
+ public:
+  Bounds(const Request& request, const Base& base);
+
+  enum class Level : uint8_t { kernels, messages, exact };  // what is looked at, sooner to later
+  double throughput(const Choice& choice, Level level);     // samples/s
+  int64_t memory(const Choice& choice);                     // bytes of the fullest rank's GPU
+  int64_t dry_runs() const { return dry_runs_; }
+
+ private:
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int, std::string, bool>;
+  struct Asked {
+    int64_t micro = 1;
+    memory::Again recompute = memory::Again::none;
+    bool stashed = false;  // activations on the host
+  };
+  static Key key_of(const Choice& choice, const Asked& asked);
+  const Unit& unit(const Choice& choice, const Asked& asked);
+  Unit run(const Choice& choice, const Asked& asked);
+  const CostModel& costs(const Choice& choice);
+  Unit part_of_largest(const Choice& choice, Level level);
+  double again_seconds(const Choice& choice);
+  double step_seconds(const Choice& choice, const Unit& unit, int64_t micros);
+  double pipeline_seconds(const Choice& choice, const Unit& unit, int64_t micros);
+  double traffic_seconds(const Choice& choice, int64_t micros);
+  const Footprint& footprint(const Choice& choice, const Asked& asked);
+  Footprint footprint_at(const Choice& choice);  // of its micro-batch
+  train::RunOptions alone(const Choice& choice, const Asked& asked, int64_t passes) const;
+  int64_t rows_of(const Choice& choice) const;
+
+  const Request& request_;
+  const Base& base_;
+  std::map<Key, Unit> units_;
+  std::map<Key, Footprint> footprints_;
+  std::map<std::string, CostModel> costs_;
+  std::map<std::pair<int64_t, int>, std::pair<std::vector<Range>, std::vector<int>>> stages_;
+  int64_t largest_ = 1;  // micro-batch
+  int64_t dry_runs_ = 0;
+};
+
+CostModel cost_model(const Cluster& cluster, const train::RunOptions& options);
+
+}  // namespace braid::plan

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Seconds of kernels and collectives against numbers worked out by hand.
+#include "braid/plan/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "braid/train/measure.h"
+#include "plan/cost_sized.h"
+#include "plan/cost_surface.h"
+#include "support/expect.h"
+
+namespace braid::test {
+namespace {
+
+plan::Cluster two_nodes() {
+  plan::Cluster c;
+  c.name = "two";
+  c.gpus_per_node = 4;
+  c.nodes = 2;
+  c.inside = {1e-6, 100e9, 0.5};
+  c.between = {10e-6, 20e9, 0.5};
+  c.host.copy_bandwidth = 10e9;
+  c.gpu.name = "G";
+  c.gpu.memory = {int64_t{80} << 30};
+  c.gpu.bandwidth = 1e12;
+  c.gpu.peak = {{"bf16", 100e12}, {"fp32", 10e12}, {"tf32", 50e12}};
+  c.gpu.launch = 5e-6;
+  c.gpu.graph_launch = 1e-6;
+  c.gpu.view_launch = 0.5e-6;
+  c.gpu.gemm_share = 0.8;
+  c.gpu.stream_share = 0.5;
+  return c;
+}
+
+memory::Operator op_of(const std::string& name, std::vector<memory::TensorShape> in,
+                       std::vector<memory::TensorShape> out) {
+  memory::Operator op;
+  op.name = name;
+  op.inputs = std::move(in);
+  op.outputs = std::move(out);
+  op.flops = memory::flops_of({.name = op.name, .inputs = op.inputs, .outputs = op.outputs});
+  for (const auto* list : {&op.inputs, &op.outputs})
+    for (const memory::TensorShape& shape : *list) op.bytes += shape.bytes();
+  return op;
+}
+
+plan::Message message(comm::Kind kind, std::vector<int> ranks, int64_t bytes, int peer = -1) {
+  plan::Message m;
+  m.kind = kind;
+  m.group = "g";
+  m.ranks = std::move(ranks);
+  m.bytes = bytes;
+  m.peer = peer;
+  return m;
+}
+
+TEST(Cost, StreamingKernelsTakeTheirBytes) {
+  const plan::CostModel model(two_nodes());
+  const memory::TensorShape big{{1 << 26}, c10::kFloat};  // 256 MiB
+  const plan::OpCost cost = model.cost(op_of("aten::add", {big, big}, {big}));
+  EXPECT_NEAR(cost.seconds, 2e-6 + 3.0 * (1 << 28) / 0.5e12, 1e-9);
+  EXPECT_EQ(cost.bound, plan::Bound::memory);
+  EXPECT_EQ(cost.kernels, 1);
+  EXPECT_EQ(cost.host, 5e-6);
+}
+
+TEST(Cost, ProductsTakeTheirFlopsAndStreamWhenThin) {
+  const plan::CostModel model(two_nodes());
+  const memory::TensorShape square{{8192, 8192}, c10::kBFloat16};
+  const memory::Operator large = op_of("aten::mm", {square, square}, {square});
+  const plan::OpCost cost = model.cost(large);
+  EXPECT_NEAR(cost.seconds, large.flops / 80e12, 0.02 * cost.seconds);  // 64 of 8192 to start
+  EXPECT_EQ(cost.bound, plan::Bound::compute);
+  const memory::TensorShape column{{8192, 1}, c10::kBFloat16};
+  const plan::OpCost thin = model.cost(op_of("aten::mm", {square, column}, {column}));
+  EXPECT_NEAR(thin.seconds, 2e-6 + 2.0 * 8192 * (8192 + 2) / 0.5e12, 1e-7);
+  EXPECT_EQ(thin.bound, plan::Bound::memory);
+  const plan::CostModel tf32(two_nodes(), {.tf32 = true});
+  const memory::TensorShape wide{{8192, 8192}, c10::kFloat};
+  const memory::Operator single = op_of("aten::mm", {wide, wide}, {wide});
+  EXPECT_NEAR(model.cost(single).seconds / tf32.cost(single).seconds, 5, 0.05);
+}
+
+TEST(Cost, WavesOfTilesRoundUp) {
+  plan::Cluster cluster = two_nodes();
+  cluster.gpu.multiprocessors = 100;
+  const plan::CostModel model(cluster);
+  const auto seconds = [&](int64_t m) {
+    return model
+        .cost(op_of("aten::mm", {{{m, 4096}, c10::kBFloat16}, {{4096, 1280}, c10::kBFloat16}},
+                    {{{m, 1280}, c10::kBFloat16}}))
+        .seconds;
+  };
+  // 10 tiles of 128 wide: 10 rows of them are a wave, one row more is two.
+  EXPECT_GT(seconds(1281), 1.2 * seconds(1280));
+}
+
+TEST(Cost, ViewsAndEmptyTensorsRunNothing) {
+  const plan::CostModel model(two_nodes());
+  for (const char* name : {"aten::view", "aten::t", "aten::_unsafe_view", "aten::empty"}) {
+    const plan::OpCost cost = model.cost(op_of(name, {{{64, 64}, c10::kFloat}}, {}));
+    EXPECT_EQ(cost.seconds, 0) << name;
+    EXPECT_EQ(cost.kernels, 0) << name;
+    EXPECT_EQ(cost.bound, plan::Bound::none) << name;
+    EXPECT_EQ(cost.host, 0.5e-6) << name;
+  }
+}
+
+TEST(Cost, SmallKernelsAreBoundByTheHostButNotInAGraph) {
+  const memory::TensorShape small{{16}, c10::kFloat};
+  const memory::Operator op = op_of("aten::add", {small, small}, {small});
+  EXPECT_EQ(plan::CostModel(two_nodes()).cost(op).bound, plan::Bound::launch);
+  const plan::OpCost graphed = plan::CostModel(two_nodes(), {.graph = true}).cost(op);
+  EXPECT_EQ(graphed.host, 1e-6);
+  EXPECT_EQ(graphed.bound, plan::Bound::memory);
+}
+
+TEST(Cost, UnknownOperatorIsNamed) {
+  const plan::CostModel model(two_nodes());
+  const std::string text = error_of([&] { (void)model.cost(op_of("aten::fft_fft", {}, {})); });
+  EXPECT_TRUE(contains(text, "does not know what aten::fft_fft costs"));
+}
+
+TEST(Cost, RowsThatAnIndexNamesAreAllThatIsRead) {
+  const plan::CostModel model(two_nodes());
+  const memory::TensorShape table{{50000, 1024}, c10::kFloat}, rows{{1000}, c10::kLong},
+      out{{1000, 1024}, c10::kFloat};
+  EXPECT_NEAR(model.cost(op_of("aten::embedding", {table, rows}, {out})).seconds,
+              2e-6 + 2.0 * 1000 * 1024 * 4 / 0.5e12, 1e-9);
+}
+
+TEST(Cost, CausalAttentionTakesHalf) {
+  const plan::CostModel model(two_nodes());
+  const memory::TensorShape q{{4, 16, 4096, 128}, c10::kBFloat16};
+  memory::Operator op = op_of("aten::_scaled_dot_product_flash_attention", {q, q, q}, {q});
+  const double whole = model.cost(op).seconds;
+  op.causal = true;
+  EXPECT_NEAR(model.cost(op).seconds / whole, 0.516, 0.01);
+  memory::Operator back =
+      op_of("aten::_scaled_dot_product_flash_attention_backward", {q, q, q, q}, {q, q, q});
+  EXPECT_NEAR(model.cost(back).seconds / whole, 2.5 / 0.85, 0.05);
+}
+
+TEST(Cost, CurvesAreMetAtTheirPointsAndBetweenThem) {
+  plan::Cluster cluster = two_nodes();
+  cluster.gpu.curves = {{"pointwise", "fp32", {{{3e6}, 1e-5}, {{3e8}, 1e-3}}},
+                        {"gemm_nn", "bf16", {{{4096, 4096, 4096}, 4e-3}}}};
+  const plan::CostModel model(cluster);
+  const auto add = [&](int64_t n) {
+    const memory::TensorShape x{{n}, c10::kFloat};
+    return model.cost(op_of("aten::add", {x, x}, {x})).seconds;
+  };
+  EXPECT_NEAR(add(250000), 1e-5, 1e-9);  // 3e6 bytes
+  EXPECT_NEAR(add(25000000), 1e-3, 1e-7);
+  const double middle = add(2500000);
+  EXPECT_GT(middle, 5e-5);
+  EXPECT_LT(middle, 2e-4);
+  const memory::TensorShape square{{4096, 4096}, c10::kBFloat16};
+  EXPECT_NEAR(model.cost(op_of("aten::mm", {square, square}, {square})).seconds, 4e-3, 1e-6);
+}
+
+TEST(Cost, CurvesOfTheWrongKindAreRefused) {
+  plan::Cluster cluster = two_nodes();
+  cluster.gpu.curves = {{"gemm_nn", "bf16", {{{4096, 4096}, 4e-3}}}};
+  EXPECT_TRUE(contains(error_of([&] { plan::CostModel model(cluster); }),
+                       "the curve gemm_nn has 2 sizes a point, not 3"));
+}
+
+TEST(Cost, RingsAndTreesInsideANode) {
+  const plan::CostModel model(two_nodes());
+  const std::vector<int> four = {0, 1, 2, 3};
+  const double rate = 50e9;
+  const int64_t big = 1 << 30;
+  // 2 (n-1) latency + 2 (n-1)/n bytes / rate
+  EXPECT_NEAR(model.seconds(message(comm::Kind::all_reduce, four, big)), 6e-6 + 1.5 * big / rate,
+              1e-9);
+  EXPECT_NEAR(model.seconds(message(comm::Kind::all_gather, four, big)), 3e-6 + 0.75 * big / rate,
+              1e-9);
+  EXPECT_EQ(model.seconds(message(comm::Kind::reduce_scatter, four, big)),
+            model.seconds(message(comm::Kind::all_gather, four, big)));
+  EXPECT_NEAR(model.seconds(message(comm::Kind::all_to_all, four, big)), 3e-6 + 0.75 * big / rate,
+              1e-9);
+  EXPECT_NEAR(model.seconds(message(comm::Kind::broadcast, four, big)), 2e-6 + big / rate, 1e-9);
+  // Small: a tree of 2 log2(4) steps.
+  EXPECT_NEAR(model.seconds(message(comm::Kind::all_reduce, four, 4)), 4e-6, 1e-9);
+  EXPECT_EQ(model.seconds(message(comm::Kind::all_reduce, {2}, big)), 0);
+}
+
+TEST(Cost, TwoTiersBetweenNodes) {
+  const plan::CostModel model(two_nodes());
+  const std::vector<int> eight = {0, 1, 2, 3, 4, 5, 6, 7};
+  const double inside = 50e9, between = 10e9, big = 1 << 30;
+  // Four links between the nodes carry a ring of all eight: 40 GB/s, less than 50 inside.
+  const double ring = 2 * (10e-6 + 6e-6) + 2 * 7.0 / 8 * big / (4 * between);
+  const double levels = 2 * (3e-6 + 0.75 * big / inside) + 2 * (10e-6 + 0.5 * big / 4 / between);
+  EXPECT_NEAR(model.seconds(message(comm::Kind::all_reduce, eight, 1 << 30)),
+              std::min(ring, levels), 1e-9);
+  // One rank a node: each has the share of a GPU.
+  EXPECT_NEAR(model.seconds(message(comm::Kind::all_gather, {1, 5}, 1 << 30)),
+              10e-6 + 0.5 * big / between, 1e-9);
+  EXPECT_NEAR(model.seconds(message(comm::Kind::all_to_all, eight, 1 << 30)),
+              16e-6 + std::max(big * 3 / 8 / inside, big * 4 / 8 / between), 1e-9);
+}
+
+TEST(Cost, MessagesTakeTheLinkBetweenTheirRanks) {
+  const plan::CostModel model(two_nodes());
+  const plan::Message near = message(comm::Kind::send, {0, 2, 4, 6}, 1 << 20, 2);
+  const plan::Message far = message(comm::Kind::send, {0, 2, 4, 6}, 1 << 20, 4);
+  EXPECT_NEAR(model.seconds(near, 0), 1e-6 + (1 << 20) / 50e9, 1e-12);
+  EXPECT_NEAR(model.seconds(far, 2), 10e-6 + (1 << 20) / 10e9, 1e-12);
+  EXPECT_EQ(model.seconds(far), model.seconds(far, 2));  // from the stage before
+  EXPECT_EQ(model.seconds(message(comm::Kind::recv, {0, 2}, 1 << 20, 0)), 0);
+}
+
+TEST(Cost, LinksThatNobodySaidAreAsked) {
+  plan::Cluster alone = two_nodes();
+  alone.inside = alone.between = {};
+  alone.host.copy_bandwidth = 0;
+  const plan::CostModel model(alone);
+  EXPECT_TRUE(
+      contains(error_of([&] { (void)model.seconds(message(comm::Kind::all_reduce, {0, 1}, 8)); }),
+               "inside.bandwidth is missing"));
+  EXPECT_TRUE(
+      contains(error_of([&] { (void)model.seconds(message(comm::Kind::all_reduce, {0, 4}, 8)); }),
+               "between.bandwidth is missing"));
+  EXPECT_TRUE(contains(error_of([&] { (void)model.copy_seconds(8); }), "host.copy_bandwidth"));
+  EXPECT_NEAR(plan::CostModel(two_nodes()).copy_seconds(1 << 30), 5e-6 + (1 << 30) / 10e9, 1e-9);
+}
+
+// Every operator of every model's step has a class, on a GPU as it would run there.
+TEST(Cost, NoOperatorOfAStepIsUnknown) {
+  const plan::CostModel model(plan::load_cluster("dgx_a100"));
+  struct Row {
+    const char* config;
+    std::vector<std::string> sets;
+  };
+  const std::vector<Row> rows = {
+      {"gpt.yaml:tiny", {}},
+      {"gpt.yaml:tiny", {"model.dropout=0.1"}},
+      {"gpt.yaml:tiny", {"memory.recompute=blocks", "train.global_batch=8", "train.micro_batch=4"}},
+      {"gpt.yaml:tiny", {"memory.offload=[optimizer]"}},
+      {"gpt.yaml:tiny", {"memory.offload=[activations]"}},
+      {"llama.yaml:tiny", {}},
+      {"swinir.yaml:tiny", {"model.drop_path=0.1"}},
+      {"vit.yaml:demo", {}},
+      {"mlp.yaml", {}},
+      {"moe.yaml:tiny", {}},
+      {"moe.yaml:tiny", {"model.moe.router=switch", "model.moe.capacity=1.25"}},
+      {"moe.yaml:tiny", {"model.moe.router=expert_choice", "model.moe.capacity=1.0"}},
+      {"moe.yaml:tiny", {"model.moe.router=noisy_top_k"}},
+  };
+  std::set<std::string> unknown;
+  for (const Row& row : rows)
+    for (const char* precision : {"fp32", "bf16", "fp16"}) {
+      std::vector<std::string> sets = row.sets;
+      sets.push_back(std::string("train.precision=") + precision);
+      const train::RunOptions run =
+          train::load_run(std::string(BRAID_SOURCE_DIR "/configs/") + row.config, sets);
+      const memory::OperatorLog log = train::log_step(run, {.device = c10::Device(c10::kCUDA, 0)});
+      ASSERT_GT(log.operators().size(), 30u) << row.config;
+      for (const memory::Operator& op : log.operators()) {
+        if (plan::kind_of(op.name))
+          EXPECT_TRUE(std::isfinite(model.cost(op).seconds)) << op.name;
+        else
+          unknown.insert(op.name);
+      }
+    }
+  EXPECT_EQ(unknown, std::set<std::string>());
+}
+
+}  // namespace
+}  // namespace braid::test
