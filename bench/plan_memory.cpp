@@ -116,17 +116,33 @@ Moments measured(const train::RunOptions& run) {
   train::live(run, {.device = gpu, .dry = false},
               {.trace = false,
                .after = [&](std::string_view part, const memory::Ledger&, const train::Life&) {
+                 if (part == "build") return;  // no part of a plan's moments
                  moments[std::string(part)] = {accelerator()->peak_requested(0),
                                                accelerator()->peak_reserved(0)};
                }});
   return moments;
 }
 
-std::string compared(int64_t plan, int64_t real) {
+// `real` null: nothing was measured, and nothing is said of it.
+std::string compared(int64_t plan, const int64_t* real) {
+  if (real == nullptr) return fmt::format(R"({{"plan": {}}})", plan);
   const double percent =
-      real == 0 ? 0 : 100 * static_cast<double>(plan - real) / static_cast<double>(real);
+      *real == 0 ? 0 : 100 * static_cast<double>(plan - *real) / static_cast<double>(*real);
   return fmt::format(R"({{"plan": {}, "real": {}, "difference": {}, "percent": {:.3f}}})", plan,
-                     real, plan - real, percent);
+                     *real, plan - *real, percent);
+}
+
+std::string both_compared(const Bytes2& plan, const Bytes2* real) {
+  return fmt::format(R"("requested": {}, "reserved": {})",
+                     compared(plan.requested, real == nullptr ? nullptr : &real->requested),
+                     compared(plan.reserved, real == nullptr ? nullptr : &real->reserved));
+}
+
+Bytes2 most_of(const Moments& moments) {
+  Bytes2 most;
+  for (const auto& [name, bytes] : moments)
+    most = {std::max(most.requested, bytes.requested), std::max(most.reserved, bytes.reserved)};
+  return most;
 }
 
 struct Words {
@@ -137,21 +153,15 @@ struct Words {
 
 // Without `dry`: the same on the GPU beside it.
 std::string line_of(const Case& c, const Words& words) {
-  const Moments plan = predicted(c.run, words.fixed), real = words.dry ? plan : measured(c.run);
-  std::string text = fmt::format("{{\"case\": \"{}\"", c.name);
-  Bytes2 most_plan, most_real;
-  for (const char* moment : {"first step", "step", "checkpoint", "evaluation"}) {
-    const Bytes2 p = plan.at(moment), r = real.at(moment);
-    text += fmt::format(R"(, "{}": {{"requested": {}, "reserved": {}}})", moment,
-                        compared(p.requested, r.requested), compared(p.reserved, r.reserved));
-    most_plan = {std::max(most_plan.requested, p.requested),
-                 std::max(most_plan.reserved, p.reserved)};
-    most_real = {std::max(most_real.requested, r.requested),
-                 std::max(most_real.reserved, r.reserved)};
-  }
-  return text + fmt::format(R"(, "requested": {}, "reserved": {}}})",
-                            compared(most_plan.requested, most_real.requested),
-                            compared(most_plan.reserved, most_real.reserved));
+  const Moments plan = predicted(c.run, words.fixed);
+  Moments real;
+  if (!words.dry) real = measured(c.run);
+  std::string text = fmt::format("{{\"case\": \"{}\", \"measured\": {}", c.name, !words.dry);
+  for (const auto& [moment, bytes] : plan)
+    text += fmt::format(R"(, "{}": {{{}}})", moment,
+                        both_compared(bytes, words.dry ? nullptr : &real.at(moment)));
+  const Bytes2 most = most_of(real);
+  return text + fmt::format(", {}}}", both_compared(most_of(plan), words.dry ? nullptr : &most));
 }
 
 // The output of a command.

@@ -27,16 +27,17 @@ int64_t segment_bytes(int64_t size) {
   return size < least_own_segment ? large_segment : rounded_up(size, own_rounding);
 }
 
-struct Chunk {
+}  // namespace
+
+struct AllocatorChunk {
   int64_t size = 0;
   int64_t segment = 0;    // neighbours of one segment may be merged
   int64_t requested = 0;  // by the block in it
   bool small = false, used = false;
   bool mapped = true;  // false: addresses of a growing segment without memory
 };
-using Chunks = std::map<int64_t, Chunk>;  // by address: made up, ascending as segments are made
-
-}  // namespace
+using AllocatorChunks =
+    std::map<int64_t, AllocatorChunk>;  // by address: made up, ascending as segments are made
 
 struct CachingAllocator::State {
   explicit State(AllocatorOptions given) : options(given) {}
@@ -47,7 +48,7 @@ struct CachingAllocator::State {
     if (bytes <= 0) return;  // no memory at all
     const int64_t size = rounded_up(bytes, smallest_block);
     const bool small = size <= most_small;
-    Chunks::iterator at = best_fit(size, small);
+    AllocatorChunks::iterator at = best_fit(size, small);
     if (at == chunks.end()) at = options.expandable ? grow(size, small) : new_segment(size, small);
     split(at, size);
     at->second.used = true;
@@ -73,7 +74,7 @@ struct CachingAllocator::State {
 
   Free& pool(bool small) { return small ? small_free : large_free; }
 
-  Chunks::iterator best_fit(int64_t size, bool small) {
+  AllocatorChunks::iterator best_fit(int64_t size, bool small) {
     Free& free = pool(small);
     auto found = free.lower_bound({size, -1});
     if (found == free.end()) return chunks.end();
@@ -95,23 +96,23 @@ struct CachingAllocator::State {
 
   // What a block leaves of a chunk is kept if it is of use: in the pool of large ones, for large
   // ones.
-  void split(Chunks::iterator at, int64_t size) {
+  void split(AllocatorChunks::iterator at, int64_t size) {
     const int64_t rest = at->second.size - size;
     const bool any = at->second.small || options.expandable;
     if (any ? rest < smallest_block : rest <= most_small) return;
-    Chunk tail = at->second;
+    AllocatorChunk tail = at->second;
     tail.size = rest;
     at->second.size = size;
     pool(tail.small).emplace(rest, at->first + size);
     chunks.emplace(at->first + size, tail);
   }
 
-  bool may_merge(Chunks::iterator a, Chunks::iterator b) const {
+  bool may_merge(AllocatorChunks::iterator a, AllocatorChunks::iterator b) const {
     return a->second.segment == b->second.segment && !b->second.used &&
            a->second.mapped == b->second.mapped;
   }
 
-  void put_back(Chunks::iterator at) {
+  void put_back(AllocatorChunks::iterator at) {
     if (at != chunks.begin()) {
       const auto before = std::prev(at);
       if (may_merge(at, before)) {
@@ -135,11 +136,11 @@ struct CachingAllocator::State {
     reserved += bytes;
   }
 
-  Chunks::iterator new_segment(int64_t size, bool small) {
+  AllocatorChunks::iterator new_segment(int64_t size, bool small) {
     const int64_t bytes = segment_bytes(size);
     ask_driver(bytes);
     const int64_t number = ++segments;
-    const Chunk whole{.size = bytes, .segment = number, .small = small};
+    const AllocatorChunk whole{.size = bytes, .segment = number, .small = small};
     const int64_t address = next_address;
     next_address += bytes;
     return chunks.emplace_hint(chunks.end(), address, whole);
@@ -156,7 +157,7 @@ struct CachingAllocator::State {
 
   void drop_if_whole(int64_t address) {
     const auto at = chunks.find(address);
-    const auto shares = [&](Chunks::iterator other) {
+    const auto shares = [&](AllocatorChunks::iterator other) {
       return other->second.segment == at->second.segment;
     };
     if (at != chunks.begin() && shares(std::prev(at))) return;
@@ -172,10 +173,11 @@ struct CachingAllocator::State {
   int64_t page(bool small) const { return small ? small_segment : large_segment; }
   int64_t first_address(bool small) const { return small ? room : 3 * room; }
 
-  Chunks::iterator grow(int64_t size, bool small) {
+  AllocatorChunks::iterator grow(int64_t size, bool small) {
     const int64_t start = first_address(small);
     if (!chunks.contains(start))
-      chunks.emplace(start, Chunk{.size = room, .segment = start, .small = small, .mapped = false});
+      chunks.emplace(
+          start, AllocatorChunk{.size = room, .segment = start, .small = small, .mapped = false});
     for (auto at = chunks.find(start); at != chunks.end() && at->second.segment == start; ++at) {
       if (at->second.mapped) continue;
       const bool joins = at->first != start && !std::prev(at)->second.used;
@@ -187,12 +189,12 @@ struct CachingAllocator::State {
   }
 
   // Pages for `more` bytes at the front of `at`, joined with the free chunk before it.
-  Chunks::iterator map(Chunks::iterator at, int64_t more, bool joins) {
+  AllocatorChunks::iterator map(AllocatorChunks::iterator at, int64_t more, bool joins) {
     const bool small = at->second.small;
     const int64_t bytes = std::min(rounded_up(more, page(small)), at->second.size);
     const int64_t address = at->first;
     reserved_by_map(bytes, joins ? std::prev(at) : chunks.end());
-    Chunk rest = at->second;
+    AllocatorChunk rest = at->second;
     rest.size -= bytes;
     at->second.size = bytes;
     at->second.mapped = true;
@@ -206,7 +208,7 @@ struct CachingAllocator::State {
   }
 
   // What is about to be joined must not be given back to make room.
-  void reserved_by_map(int64_t bytes, Chunks::iterator keep) {
+  void reserved_by_map(int64_t bytes, AllocatorChunks::iterator keep) {
     if (keep == chunks.end()) return ask_driver(bytes);
     keep->second.used = true;
     pool(keep->second.small).erase({keep->second.size, keep->first});
@@ -223,10 +225,10 @@ struct CachingAllocator::State {
     const int64_t last = start + (address + at->second.size - start) / unit * unit;
     if (first >= last) return;
     pool(at->second.small).erase({at->second.size, address});
-    const Chunk whole = at->second;
+    const AllocatorChunk whole = at->second;
     const auto part = [&](int64_t from, int64_t until, bool mapped) {
       if (from >= until) return;
-      Chunk piece = whole;
+      AllocatorChunk piece = whole;
       piece.size = until - from;
       piece.mapped = mapped;
       const auto where = chunks.insert_or_assign(from, piece).first;
@@ -241,7 +243,7 @@ struct CachingAllocator::State {
   }
 
   AllocatorOptions options;
-  Chunks chunks;
+  AllocatorChunks chunks;
   Free small_free, large_free;
   std::unordered_map<uint64_t, int64_t> blocks;  // addresses
   int64_t next_address = 0, segments = 0;

@@ -100,6 +100,9 @@ class Search {
     if (seen_[i] >= Seen::too_large || settled(i)) return 0;
     const double before = known_[i];
     while (known_[i] == before && seen_[i] < Seen::exact) look_closer(i);
+    // Others may have shown meanwhile that it is too large.
+    if (seen_[i] == Seen::exact && bounds_.memory(choices_[i]) > base_.room)
+      seen_[i] = Seen::too_large;
     return seen_[i] == Seen::too_large ? 0 : known_[i];
   }
 
@@ -129,6 +132,7 @@ class Search {
     try {
       Plan plan = evaluator_.plan(choices_[i]);
       seen_[i] = Seen::evaluated;
+      bounds_.learn(choices_[i], plan);
       return plans_[i] = std::move(plan);
     } catch (const ConfigError& refused) {  // found out by the layers themselves
       seen_[i] = Seen::refused;

@@ -2,6 +2,7 @@
 #include "plan/space_bound.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "braid/train/layout.h"
@@ -25,6 +26,21 @@ bool splits_backward(ScheduleKind kind) {
 
 double total(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+// Of each rank: most micro-batches of its stages between forward and backward pass.
+std::vector<int> most_waiting(const parallel::Schedule& schedule) {
+  std::vector<int> most;
+  for (const std::vector<parallel::Action>& list : schedule.lists) {
+    int now = 0, highest = 0;
+    for (const parallel::Action& action : list) {
+      using parallel::Act;
+      if (action.act == Act::forward) highest = std::max(highest, ++now);
+      if (action.act == Act::backward || action.act == Act::input_backward) --now;
+    }
+    most.push_back(highest);
+  }
+  return most;
 }
 
 // Weights, gradients and states of a rank, as ZeRO and the host leave them.
@@ -91,23 +107,26 @@ double Bounds::again_seconds(const Choice& choice) {
          static_cast<double>(choice.mesh.tensor * choice.mesh.context);
 }
 
+const Bounds::StageMap& Bounds::stages(const Choice& choice) {
+  const auto [known, fresh] =
+      stages_.try_emplace({choice.mesh.pipeline, static_cast<int>(choice.schedule)});
+  if (!fresh) return known->second;
+  Choice one = choice;
+  one.mesh.tensor = one.mesh.context = one.mesh.expert = 1;
+  one.mesh.data = one.mesh.shard = 1;
+  one.zero = 0;
+  train::RunOptions options = apply(base_.options, one);
+  options.train.global_batch = options.train.micro_batch.value_or(1);  // one pass: the same stages
+  const train::Stages made =
+      stages_of(options, parallel::Mesh(options.mesh, choice.mesh.pipeline, 0));
+  return known->second = {.blocks = made.blocks, .rank_of = made.rank_of};
+}
+
 // No rank of a pipeline is done before its own work and the way of the first micro-batch to it and
 // of the last one's gradient back.
 double Bounds::pipeline_seconds(const Choice& choice, const Unit& unit, int64_t micros) {
   const auto pipeline = choice.mesh.pipeline;
-  const auto key = std::pair(pipeline, static_cast<int>(choice.schedule));
-  auto known = stages_.find(key);
-  if (known == stages_.end()) {
-    Choice alone = choice;
-    alone.mesh.tensor = alone.mesh.context = alone.mesh.expert = 1;
-    alone.mesh.data = alone.mesh.shard = 1;
-    alone.zero = 0;
-    train::RunOptions options = apply(base_.options, alone);
-    options.train.global_batch = options.train.micro_batch.value_or(1);  // one is enough to know
-    const train::Stages stages = stages_of(options, parallel::Mesh(options.mesh, pipeline, 0));
-    known = stages_.emplace(key, std::pair(stages.blocks, stages.rank_of)).first;
-  }
-  const auto& [blocks, rank_of] = known->second;
+  const auto& [blocks, rank_of] = stages(choice);
   const bool split = splits_backward(choice.schedule);
   std::vector<double> work(static_cast<size_t>(pipeline), 0), way(work.size(), -1);
   double before = 0, naive = 0;
@@ -156,6 +175,25 @@ double Bounds::traffic_seconds(const Choice& choice, int64_t micros) {
   return choice.zero == 2 ? times * grads + gather : times * (grads + gather);
 }
 
+// Seconds that the host's link is busy in one direction: it takes one copy after the other.
+double Bounds::copy_seconds(const Choice& choice, int64_t micros) {
+  double seconds = 0;
+  const auto share = [&](double bytes) {
+    return static_cast<int64_t>(bytes / static_cast<double>(choice.mesh.pipeline));
+  };
+  if (offloaded(choice, "activations")) {
+    const auto sample = static_cast<double>(unit(choice, {.stashed = true}).to_host);
+    const double pass = sample * static_cast<double>(choice.micro_batch);
+    seconds += static_cast<double>(micros) * costs(choice).copy_seconds(share(pass));
+  }
+  if (offloaded(choice, "optimizer") && !offloaded(choice, "parameters")) {
+    const auto shard = static_cast<double>(choice.zero > 0 ? choice.mesh.shard.value_or(1) : 1);
+    const auto grads = static_cast<double>(footprint(choice, {}).weights) / shard;
+    seconds = std::max(seconds, costs(choice).copy_seconds(share(grads)));
+  }
+  return seconds;
+}
+
 double Bounds::step_seconds(const Choice& choice, const Unit& one, int64_t micros) {
   const auto times = static_cast<double>(micros);
   const auto shard = static_cast<double>(choice.zero > 0 ? choice.mesh.shard.value_or(1) : 1);
@@ -176,19 +214,76 @@ double Bounds::throughput(const Choice& choice, Level level) {
   double seconds = level == Level::exact
                        ? step_seconds(choice, unit(choice, {.micro = choice.micro_batch}), micros)
                        : step_seconds(choice, part_of_largest(choice, level), micros);
-  if (level != Level::kernels) seconds = std::max(seconds, traffic_seconds(choice, micros));
+  if (level != Level::kernels)
+    seconds = std::max({seconds, traffic_seconds(choice, micros), copy_seconds(choice, micros)});
   return static_cast<double>(base_.batch) / seconds * rounding;
 }
 
-// On the line through one and two samples.
+// Of the fullest rank: what its stages keep for the micro-batches that wait for their backward
+// pass.
+double Bounds::kept_in_flight(const Choice& choice, const Footprint& whole) {
+  const int64_t micros = rows_of(choice) / choice.micro_batch;
+  const StageMap& map = stages(choice);
+  const auto [known, fresh] =
+      in_flight_.try_emplace({choice.mesh.pipeline, static_cast<int>(choice.schedule), micros});
+  if (fresh) {
+    known->second = most_waiting(
+        train::schedule_of(apply(base_.options, choice), choice.mesh.pipeline, micros));
+  }
+  const std::vector<int>& waiting = known->second;
+  std::vector<int64_t> smallest(waiting.size(), std::numeric_limits<int64_t>::max());
+  for (size_t stage = 0; stage < map.blocks.size(); ++stage) {
+    int64_t kept = 0;
+    for (int64_t i = map.blocks[stage].begin; i < map.blocks[stage].end; ++i)
+      kept += whole.kept[static_cast<size_t>(i)];
+    int64_t& least = smallest[static_cast<size_t>(map.rank_of[stage])];
+    least = std::min(least, kept);
+  }
+  double most = 0;
+  for (size_t rank = 0; rank < waiting.size(); ++rank)
+    most = std::max(most, static_cast<double>(waiting[rank]) * static_cast<double>(smallest[rank]));
+  return most;
+}
+
+Bounds::Passing Bounds::passing_of(const Choice& choice) {
+  return {choice.mesh.tensor,
+          choice.mesh.context,
+          choice.mesh.expert,
+          choice.mesh.pipeline,
+          choice.micro_batch,
+          static_cast<int>(choice.schedule),
+          static_cast<int>(choice.recompute),
+          choice.precision,
+          offloaded(choice, "activations")};
+}
+
+void Bounds::learn(const Choice& choice, const Plan& plan) {
+  int64_t& known = learnt_[passing_of(choice)];
+  for (const RankPeak& peak : plan.peaks) {
+    const auto of = [&](MemoryKind kind) { return peak.by_kind[static_cast<size_t>(kind)]; };
+    if (of(MemoryKind::activation) == 0) continue;  // of an update
+    known = std::max(known, peak.bytes - of(MemoryKind::parameter) - of(MemoryKind::gradient) -
+                                of(MemoryKind::optimizer_state) - of(MemoryKind::master_weight) -
+                                of(MemoryKind::communication));
+  }
+}
+
+// On the line through one and two samples; where that would fit, as it is.
 Footprint Bounds::footprint_at(const Choice& choice) {
   const Asked first{.recompute = choice.recompute, .stashed = offloaded(choice, "activations")};
   Footprint line = footprint(choice, first);
   if (choice.micro_batch == 1) return line;
   Asked second = first;
   second.micro = 2;
-  const int64_t more = footprint(choice, second).rest - line.rest;
+  const Footprint& two = footprint(choice, second);
+  const int64_t more = two.rest - line.rest;
+  for (size_t i = 0; i < line.kept.size(); ++i)
+    line.kept[i] += (choice.micro_batch - 1) * std::max<int64_t>(two.kept[i] - line.kept[i], 0);
   line.rest += (choice.micro_batch - 1) * std::max<int64_t>(more, 0);
+  if (choice.micro_batch == 2 || line.rest > base_.room) return line;
+  Asked exact = first;
+  exact.micro = choice.micro_batch;
+  line.rest = std::max(line.rest, footprint(choice, exact).rest);
   return line;
 }
 
@@ -202,7 +297,10 @@ int64_t Bounds::memory(const Choice& choice) {
   // The fullest rank of a pipeline holds no less than the average.
   const double most =
       std::max(held + states.gradients, passing) / static_cast<double>(choice.mesh.pipeline);
-  return static_cast<int64_t>(most) + request_.cluster.gpu.context.count;
+  const auto learnt = learnt_.find(passing_of(choice));
+  double passed = learnt == learnt_.end() ? 0 : static_cast<double>(learnt->second);
+  if (choice.mesh.pipeline > 1) passed = std::max(passed, kept_in_flight(choice, whole));
+  return static_cast<int64_t>(std::max(most, passed)) + request_.cluster.gpu.context.count;
 }
 
 }  // namespace braid::plan

@@ -32,11 +32,13 @@ struct Unit {
   double host = 0;                        // seconds that the host starts kernels for
   double again = 0;                       // FLOPs computed again; half of causal attention's
   std::vector<Message> waited;            // messages that nothing hides
+  int64_t to_host = 0;                    // bytes of activations that go there
 };
 
 // Bytes that the same part holds.
 struct Footprint {
   int64_t weights = 0, states = 0;  // all the time
+  std::vector<int64_t> kept = {};   // of each block, for its backward pass
   int64_t rest = 0;  // most of all else at one time, but gradients and what they are sent in
 };
 
@@ -48,8 +50,19 @@ class Bounds {
   double throughput(const Choice& choice, Level level);     // samples/s
   int64_t memory(const Choice& choice);                     // bytes of the fullest rank's GPU
   int64_t dry_runs() const { return dry_runs_; }
+  // What a whole dry run came to holds for others that spread their states in another way.
+  void learn(const Choice& choice, const Plan& plan);
 
  private:
+  using Passing =
+      std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int, int, std::string, bool>;
+  static Passing passing_of(const Choice& choice);
+  struct StageMap {
+    std::vector<Range> blocks;  // of each stage
+    std::vector<int> rank_of;
+  };
+  const StageMap& stages(const Choice& choice);
+  double kept_in_flight(const Choice& choice, const Footprint& whole);
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int, std::string, bool>;
   struct Asked {
     int64_t micro = 1;
@@ -65,6 +78,7 @@ class Bounds {
   double step_seconds(const Choice& choice, const Unit& unit, int64_t micros);
   double pipeline_seconds(const Choice& choice, const Unit& unit, int64_t micros);
   double traffic_seconds(const Choice& choice, int64_t micros);
+  double copy_seconds(const Choice& choice, int64_t micros);
   const Footprint& footprint(const Choice& choice, const Asked& asked);
   Footprint footprint_at(const Choice& choice);  // of its micro-batch
   train::RunOptions alone(const Choice& choice, const Asked& asked, int64_t passes) const;
@@ -75,7 +89,9 @@ class Bounds {
   std::map<Key, Unit> units_;
   std::map<Key, Footprint> footprints_;
   std::map<std::string, CostModel> costs_;
-  std::map<std::pair<int64_t, int>, std::pair<std::vector<Range>, std::vector<int>>> stages_;
+  std::map<std::pair<int64_t, int>, StageMap> stages_;
+  std::map<std::tuple<int64_t, int, int64_t>, std::vector<int>> in_flight_;
+  std::map<Passing, int64_t> learnt_;
   int64_t largest_ = 1;  // micro-batch
   int64_t dry_runs_ = 0;
 };

@@ -49,6 +49,40 @@ std::vector<std::string> block_names(const train::RunOptions& options) {
       ->blocks();
 }
 
+// Bytes of each block that stay for the backward pass: alive when a later block begins.
+std::vector<int64_t> kept_by_blocks(const memory::History& history,
+                                    const std::vector<std::string>& blocks) {
+  std::vector<int64_t> live(blocks.size(), 0), kept(blocks.size(), 0);
+  std::vector<size_t> block_of_name;
+  for (const std::string& name : history.names) {
+    size_t at = 0;
+    while (at < blocks.size() &&
+           !(name.starts_with(blocks[at]) &&
+             (name.size() == blocks[at].size() || name[blocks[at].size()] == '.')))
+      ++at;
+    block_of_name.push_back(at);
+  }
+  std::map<uint64_t, std::pair<size_t, int64_t>> held;  // activations alive
+  size_t reached = 0;
+  for (const memory::HistoryEvent& event : history.events) {
+    using What = memory::HistoryEvent::What;
+    if (const auto old = held.find(event.block); old != held.end()) {
+      live[old->second.first] -= old->second.second;
+      held.erase(old);
+    }
+    const size_t block = block_of_name[event.module];
+    if (block >= blocks.size() || event.what == What::freed) continue;
+    if (event.what == What::taken && block > reached) {
+      if (block == reached + 1) kept[reached] = live[reached];
+      reached = block;
+    }
+    if (event.kind != MemoryKind::activation) continue;
+    live[block] += event.bytes;
+    held[event.block] = {block, event.bytes};
+  }
+  return kept;
+}
+
 enum class Within : uint8_t { nothing, pass, optimizer };
 
 // The first pass stands for all: the last one also does what is done once a step, and what stands
@@ -83,6 +117,8 @@ Unit unit_of(const RankRun& rank, const CostModel& model, const std::vector<std:
         unit.waited.push_back(*message);
         place += model.seconds(*message);
       }
+    if (op.on == memory::RunsOn::to_host && pass && !op.outputs.empty())
+      unit.to_host += op.outputs.front().bytes();
     if (op.on != memory::RunsOn::device) continue;
     const OpCost cost = model.cost(op);
     if (within[i] == Within::optimizer) unit.optimizer += cost.seconds;
@@ -158,6 +194,7 @@ const Footprint& Bounds::footprint(const Choice& choice, const Asked& asked) {
   train::watch_step(
       ledger, alone(choice, asked, 1),
       {.device = device, .world = choice.mesh.tensor * choice.mesh.context * choice.mesh.expert});
+  found.kept = kept_by_blocks(ledger.history(memory::place_of(device)), block_names(base_.options));
   for (const memory::Moment& moment : ledger.timeline(memory::place_of(device))) {
     const auto of = [&](MemoryKind kind) { return moment.by_kind[static_cast<size_t>(kind)]; };
     found.weights = std::max(found.weights, of(MemoryKind::parameter));

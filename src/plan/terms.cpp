@@ -140,7 +140,9 @@ std::string terms_text(const train::RunOptions& options) {
   const int64_t batch = train::global_batch_of(options.train, 1);
   const int64_t micro = options.train.micro_batch.value_or(batch);
   const GptTerms terms = gpt_terms(options.model.gpt, micro == 0 ? batch : std::min(micro, batch));
-  const auto built = nn::make_model(options.model, {.device = c10::kMeta});
+  nn::Build on_meta;
+  on_meta.device = c10::kMeta;
+  const auto built = nn::make_model(options.model, on_meta);
   const train::Measured dry =
       train::measure(options, {.device = c10::Device(c10::kCUDA, 0), .dry = true});
   // At the end of the forward passes all of the activations are there.

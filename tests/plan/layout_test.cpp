@@ -20,9 +20,9 @@ namespace {
 using comm::Kind;
 using nn::ModelName;
 
-constexpr int64_t mib = 1 << 20;
+constexpr int64_t layout_mib = 1 << 20;
 const plan::LayoutOptions on_cpu{.device = c10::kCPU};
-const plan::LayoutOptions on_hopper{.context = 500 * mib, .gemm_workspace = 32 * mib};
+const plan::LayoutOptions on_hopper{.context = 500 * layout_mib, .gemm_workspace = 32 * layout_mib};
 
 train::RunOptions spread(ModelName model, parallel::MeshOptions mesh, int64_t zero = 0) {
   train::RunOptions run = tiny_run(model, "fp32");
@@ -145,16 +145,17 @@ TEST(Layout, OfAGpuHasWorkspacesSegmentsAndBuffers) {
   train::RunOptions run = small_run(ModelName::gpt, "bf16");
   run.mesh.data = 2;
   const plan::RankMemory memory = plan::dry_layout(run, 2, on_hopper).ranks.front().memory;
-  EXPECT_EQ(memory.workspace, 2 * 32 * mib) << "of the thread that computes and of autograd's";
+  EXPECT_EQ(memory.workspace, 2 * 32 * layout_mib)
+      << "of the thread that computes and of autograd's";
   EXPECT_EQ(memory.steady_step.allocated, memory.steady_step.peak.bytes + memory.workspace);
   EXPECT_GT(memory.reserved, memory.steady_step.allocated);
   plan::LayoutOptions fixed = on_hopper;
   fixed.expandable = false;
   EXPECT_LT(plan::dry_layout(run, 2, fixed).ranks.front().memory.reserved, memory.reserved)
       << "workspaces of 32 MiB are no multiple of pages of 20";
-  EXPECT_EQ(memory.reserved % (2 * mib), 0);
+  EXPECT_EQ(memory.reserved % (2 * layout_mib), 0);
   EXPECT_GT(memory.nccl, 0);
-  EXPECT_EQ(memory.context, 500 * mib);
+  EXPECT_EQ(memory.context, 500 * layout_mib);
   EXPECT_EQ(memory.device(), memory.reserved + memory.nccl + memory.context);
   run.mesh.data = 1;
   EXPECT_EQ(plan::dry_layout(run, 1, on_hopper).ranks.front().memory.nccl, 0);

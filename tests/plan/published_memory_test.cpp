@@ -12,7 +12,7 @@
 namespace braid::plan {
 namespace {
 
-constexpr double gib = 1 << 30;
+constexpr double published_gib = 1 << 30;
 
 TEST(PublishedMemory, EveryRowOfSwinirIsWithinThreePercent) {
   int within = 0;
@@ -25,8 +25,9 @@ TEST(PublishedMemory, EveryRowOfSwinirIsWithinThreePercent) {
       continue;
     }
     EXPECT_TRUE(fits(row, predicted));
-    EXPECT_NEAR(static_cast<double>(compared(row, predicted)) / gib / *row.gib, 1, 0.03);
-    EXPECT_NEAR(static_cast<double>(predicted.reserved) / gib / row.reserved_gib, 1, 0.04);
+    EXPECT_NEAR(static_cast<double>(compared(row, predicted)) / published_gib / *row.gib, 1, 0.03);
+    EXPECT_NEAR(static_cast<double>(predicted.reserved) / published_gib / row.reserved_gib, 1,
+                0.04);
     ++within;
   }
   EXPECT_EQ(within, 5);
@@ -65,7 +66,7 @@ TEST(PublishedMemory, TheTableHasALineForEachRow) {
   const std::string table = published_memory_table();
   std::fputs(table.c_str(), stderr);
   for (const PublishedMemory& row : published_memory())
-    EXPECT_TRUE(test::contains(table, "\n" + row.run + " "));
+    EXPECT_TRUE(braid::test::contains(table, "\n" + row.run + " "));
 }
 
 }  // namespace

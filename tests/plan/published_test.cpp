@@ -68,7 +68,7 @@ TEST(Published, TheMlpOnEightGpusIsLaunchBoundAndAGptIsNot) {
   const PublishedTime& row = row_called("MLP", "raven");
   const PredictedTime predicted = predict(row);
   EXPECT_TRUE(predicted.launch_bound);
-  EXPECT_TRUE(test::contains(published_line(row, predicted), "launch-bound"));
+  EXPECT_TRUE(braid::test::contains(published_line(row, predicted), "launch-bound"));
   EXPECT_FALSE(predict(row_called("GPT 1.7 B", "dgx_a100")).launch_bound);
 }
 
