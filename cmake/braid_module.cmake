@@ -63,7 +63,7 @@ function(braid_test module)
   endif()
   add_executable(${module}_test ${sources})
   target_include_directories(${module}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${module}_test PRIVATE GTest::gtest GTest::gtest_main braid_support ${arg_LINK})
+  target_link_libraries(${module}_test PRIVATE GTest::gtest braid_test_main braid_support ${arg_LINK})
   braid_link(${module}_test ${arg_OF})
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # an EXPECT_ after an if without braces; strings that g++ 12 thinks unset
     target_compile_options(${module}_test PRIVATE -Wno-dangling-else -Wno-maybe-uninitialized)

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "braid/train/measure.h"
-#include "support/cpu.h"
 #include "support/dry_real.h"
 #include "support/small_runs.h"
 

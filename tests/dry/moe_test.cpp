@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "braid/train/measure.h"
-#include "support/cpu.h"
 #include "support/small_runs.h"
 
 namespace braid {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "support/cpu.h"
 #include "support/memory_choices.h"
 #include "support/small_runs.h"
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "braid/memory/instruments.h"
-#include "support/cpu.h"
 #include "support/op_cases_heavy.h"
 
 namespace braid {

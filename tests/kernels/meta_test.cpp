@@ -3,7 +3,6 @@
 // results and, through autograd, of the gradients.
 #include <gtest/gtest.h>
 
-#include "support/cpu.h"
 #include "support/op_cases_heavy.h"
 
 namespace braid::kernels {

@@ -17,7 +17,6 @@
 
 #include "braid/nn/loss.h"
 #include "braid/nn/model.h"
-#include "support/cpu.h"
 
 namespace braid::test {
 

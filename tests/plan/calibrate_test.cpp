@@ -11,7 +11,6 @@
 #include "plan/calibrate_launch.h"
 #include "plan/cost_sized.h"
 #include "plan/cost_surface.h"
-#include "support/cpu.h"
 #include "support/expect.h"
 
 namespace braid::test {

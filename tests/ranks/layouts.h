@@ -23,7 +23,6 @@
 #include "braid/train/layout.h"
 #include "braid/train/measure.h"
 #include "braid/train/session.h"
-#include "support/cpu.h"
 #include "support/ranks.h"
 #include "support/small_runs.h"
 #include "train/step_parts.h"

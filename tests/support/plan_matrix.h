@@ -18,7 +18,6 @@
 #include "braid/plan/layout.h"
 #include "braid/train/life.h"
 #include "braid/train/ranks.h"
-#include "support/cpu.h"
 #include "support/dry_real.h"
 #include "support/ranks.h"
 #include "support/small_runs.h"

@@ -16,7 +16,6 @@
 #include "braid/data/loader.h"
 #include "braid/train/session.h"
 #include "braid/train/trainer.h"
-#include "support/cpu.h"
 #include "support/expect.h"
 #include "support/files.h"
 
