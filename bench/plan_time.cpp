@@ -115,7 +115,6 @@ double median(std::vector<double> values) {
 }
 
 double measured_seconds(const Case& c, int steps) {
-  accelerator()->allow_tf32(c.run.train.precision == "tf32");
   std::vector<double> times = train::time_steps(c.run, c10::Device(c10::kCUDA, 0), steps + 2);
   times.erase(times.begin(), times.begin() + 2);  // libraries choose their kernels
   return median(std::move(times));
@@ -156,7 +155,6 @@ std::optional<double> run_case(const Case& c, const plan::Cluster& cluster, int 
 // The trace holds the making of the model and a first step, too: `steps` are many enough for them
 // not to matter.
 std::map<std::string, double> profiled(const Case& c, int steps) {
-  accelerator()->allow_tf32(c.run.train.precision == "tf32");
   train::ProfileOptions options;
   options.on = true;
   options.wait = options.warm_up = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "train/step_parts.h"
 
+#include "braid/core/accelerator.h"
 #include "braid/parallel/replicate.h"
 #include "braid/parallel/zero.h"
 
@@ -115,7 +116,9 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
             .segments = recompute.get(),
             .stash = stash.get(),
             .staged = staged.get(),
-            .phase = ranks.phase}) {}
+            .phase = ranks.phase}) {
+  if (device.is_cuda() && accelerator() != nullptr) accelerator()->allow_tf32(policy.tf32);
+}
 
 StepResult StepParts::run(const data::Batch& batch, const nn::Pass& pass, double lr) {
   StepResult result = step.run(batch, pass, lr);

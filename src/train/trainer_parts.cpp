@@ -89,7 +89,6 @@ Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::S
             ranks.control),
       recorder(sink, device.is_cuda() ? std::max<int64_t>(options.report.every, 1) : 1),
       flops_per_sample(3 * whole_flops(model, options, ranks.mesh)) {
-  if (accelerator() != nullptr) accelerator()->allow_tf32(parts.policy.tf32);
   if (ranks.ledger == nullptr) ranks.ledger = limited_memory(options, device);
   profiler = std::make_unique<Profiler>(make_profiler());
   watch_divergence();
