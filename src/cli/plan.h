@@ -19,6 +19,7 @@ struct PlanArguments {
   std::vector<std::string> precisions, effect;
   std::vector<int64_t> scaling;
   int64_t top = 10, cheapest = 0;
+  double seconds = 120;  // of searching
   bool no_offload = false, as_is = false, json = false, verify = false;
   bool explain = false, max_micro_batch = false, max_size = false, min_gpus = false;
   bool published = false, term_by_term = false;

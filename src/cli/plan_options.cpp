@@ -22,6 +22,12 @@ void add_space(CLI::App& command, PlanArguments& a) {
       ->type_name("NAME,...");
   command.add_flag("--no-offload", a.no_offload, "keep everything on the GPU");
   command.add_flag("--as-is", a.as_is, "no search: the config's own layout");
+  command
+      .add_option("--seconds", a.seconds,
+                  "of searching, at least until something fits; 0: until the fastest is certain")
+      ->type_name("S")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command.add_option("--top", a.top, "plans to print")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{100'000}))

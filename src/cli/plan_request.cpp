@@ -66,7 +66,7 @@ void take_batch(plan::Request& request, const std::optional<int64_t>& batch) {
                        .fix = "--global-batch 1 or more"});
   request.global_batch = *batch;
   request.options.train.local_batch.reset();
-  request.options.train.global_batch = *batch;
+  request.options.train.global_batch = batch;
 }
 
 }  // namespace
@@ -83,6 +83,7 @@ plan::Request plan_request(const PlanArguments& arguments) {
   request.precisions = arguments.precisions;
   for (const std::string& name : request.precisions) precision(name);  // refuses unknown ones
   request.offload = !arguments.no_offload;
+  request.seconds = arguments.seconds;
   // A page has room for more than a terminal.
   request.most_plans = std::max<int64_t>(arguments.top, arguments.html.empty() ? 1 : on_a_page);
   if (tells_progress(arguments))

@@ -126,10 +126,9 @@ Answer fewest_gpus(const Request& request) {
       Smallest smallest(here);
       room = smallest.base().room;
       if (const std::optional<Plan> plan = smallest.fitting()) {
-        Found found = search(here);
-        answer.plan = !found.plans.empty() && found.plans.front().fits
-                          ? std::move(found.plans.front())
-                          : *plan;
+        const Found found = search(here);
+        const bool better = !found.plans.empty() && found.plans.front().fits;
+        answer.plan = better ? found.plans.front() : *plan;
         answer.value = gpus;
         answer.text = fmt::format("{} GPU{}: {}, {} of {}", gpus, gpus == 1 ? "" : "s",
                                   to_text(answer.plan.choice), size_text(answer.plan.peak_bytes),

@@ -11,8 +11,8 @@ namespace {
 // 4 MiB (NCCL_BUFFSIZE); 120 elements of 8 bytes x 640 threads x 8 steps; 8 lines of 16 bytes x 512
 // threads x 8 steps. Connections are made for what is used: a ring over 16 channels for
 // collectives; two channels to each peer of messages.
-constexpr int64_t simple_buffer = 4 << 20, ll128_buffer = 120 * 640 * 8 * 8,
-                  ll_buffer = 8 * 512 * 8 * 16;
+constexpr int64_t simple_buffer = 4 << 20, ll128_buffer = int64_t{120} * 640 * 8 * 8,
+                  ll_buffer = int64_t{8} * 512 * 8 * 16;
 constexpr size_t most_alive = 64;  // blocks that are kept of a peak
 constexpr int64_t ring_channels = 16, message_channels = 2;
 

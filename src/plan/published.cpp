@@ -95,7 +95,7 @@ double skipped_sums(const RankTrace& trace, const Prices& prices) {
   size_t forwards = 0;
   for (const Message& message : trace.messages)
     if (message.kind == comm::Kind::all_reduce && message.group.find("tensor") != std::string::npos)
-      most = std::max(most, prices.message(message));
+      most = std::max(most, prices.message(message, -1));
   std::set<std::string> blocks;
   for (const Operator& op : trace.operators) {
     if (op.recomputed) blocks.insert(block_of(op.module));

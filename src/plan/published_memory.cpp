@@ -28,7 +28,7 @@ PublishedMemory on_a100(bool large) {
   return {.gpu = large ? "A100 80 GB" : "A100 40 GB",
           .memory = in_bytes(large ? 79.15 : 39.39),
           .context = 500 * mib,
-          .gemm_workspace = 8 * mib + 128 * 1024};
+          .gemm_workspace = 8 * mib + int64_t{128} * 1024};
 }
 
 // SwinIR x2 of ERA5, by the NREL tutorial.

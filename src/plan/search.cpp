@@ -67,7 +67,7 @@ class Search {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
   bool late() {
-    late_ = request_.seconds > 0 && spent() > request_.seconds;
+    late_ = request_.seconds > 0 && spent() > request_.seconds && any_fits();
     return late_;
   }
 
@@ -88,10 +88,26 @@ class Search {
       const Choice& other = choices_[j];
       if (plan->second.fits && other.micro_batch == mine.micro_batch && costs_less(other, mine))
         return true;
-      if (!plan->second.fits && other.micro_batch <= mine.micro_batch && costs_less(mine, other))
+      if (misses_by_tensors(plan->second) && costs_less(mine, other) && no_less_held(mine, other))
         return true;
     }
     return false;
+  }
+
+  // More than the room of the GPU, without the gaps between tensors and the scratch of kernels:
+  // both may be smaller where tensors are larger.
+  bool misses_by_tensors(const Plan& plan) const {
+    constexpr auto scratch = static_cast<size_t>(MemoryKind::workspace);
+    return std::any_of(plan.peaks.begin(), plan.peaks.end(), [&](const RankPeak& peak) {
+      return peak.bytes - peak.by_kind[scratch] + request_.cluster.gpu.context.count > base_.room;
+    });
+  }
+
+  // By its activations and gradients: a single pass has no gradients before its activations go.
+  bool no_less_held(const Choice& mine, const Choice& other) const {
+    if (mine.micro_batch == other.micro_batch) return true;
+    const int64_t ranks = *mine.mesh.data * *mine.mesh.shard * mine.mesh.expert;
+    return mine.micro_batch > other.micro_batch && base_.batch / ranks > mine.micro_batch;
   }
 
   // A little more is looked at each time that a choice comes up, until that lowers its bound: most
@@ -224,19 +240,28 @@ class Search {
     const auto too_large = std::count(seen_.begin(), seen_.end(), Seen::too_large);
     if (too_large > 0)
       found.notes.push_back(
-          fmt::format("{} choices cannot fit: their states and one micro-batch "
-                      "alone take more than {}",
-                      too_large, size_text(base_.room)));
+          fmt::format("{} cannot fit: states and one micro-batch alone take more than {}",
+                      number_text(too_large, "choice", "choices"), size_text(base_.room)));
     for (const auto& [what, count] : refusals_)
-      found.notes.push_back(fmt::format("{} choices refused: {}", count, what));
-    if (late_)
-      found.notes.push_back(fmt::format("stopped after {}: a faster one may be left",
-                                        to_text(Seconds{request_.seconds})));
+      found.notes.push_back(
+          fmt::format("{} refused: {}", number_text(count, "choice", "choices"), what));
+    if (late_) found.notes.push_back(left_text(found.plans.front()));
     if (found.plans.empty() || found.plans.front().fits) return;
     found.notes.push_back(fmt::format("nothing fits; the nearest miss is {}: {}",
                                       to_text(found.plans.front().choice),
                                       miss_text(found.plans.front(), base_.room)));
     found.notes.push_back(help_text(request_, base_, found.plans.front(), evaluator_));
+  }
+
+  // Bounds are sound: what is left cannot be faster than they say.
+  std::string left_text(const Plan& best) const {
+    double most = 0;
+    for (size_t i = 0; i < choices_.size(); ++i)
+      if (seen_[i] < Seen::too_large && !settled(i)) most = std::max(most, known_[i]);
+    return fmt::format(
+        "stopped after {}: of the choices that are left none can be more than {:.1f} % faster",
+        to_text(Seconds{request_.seconds}),
+        100 * std::max(0.0, most / best.time.samples_per_second - 1));
   }
 
   const Request& request_;

@@ -112,7 +112,8 @@ void add_rates(StepTime& time, const LayoutRun& layout, const Cluster& cluster) 
 
 Prices prices_of(const CostModel& model) {
   return {.op = [&model](const memory::Operator& op) { return model.cost(op); },
-          .message = [&model](const Message& message) { return model.seconds(message); },
+          .message = [&model](const Message& message,
+                              int rank) { return model.seconds(message, rank); },
           .copy = [&model](int64_t bytes) { return model.copy_seconds(bytes); },
           .message_host = model.cluster().gpu.launch,
           .cluster = model.cluster()};

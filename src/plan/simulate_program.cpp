@@ -29,7 +29,8 @@ double host_seconds(const memory::Operator& op, const Prices& prices) {
 // Steps of the backward pass repeat the same messages: their price is asked for once.
 class MessagePrices {
  public:
-  explicit MessagePrices(const Prices& prices) : prices_(prices) {}
+  MessagePrices(const Prices& prices, int64_t rank)
+      : prices_(prices), rank_(static_cast<int>(rank)) {}
   // `exchanged`: within a stage all ranks do the same, and what is received is sent as well.
   double of(const Message& message, int32_t group, bool exchanged) {
     const comm::Kind kind = exchanged ? comm::Kind::send : message.kind;
@@ -37,11 +38,12 @@ class MessagePrices {
     if (!fresh) return place->second;
     Message asked = message;
     asked.kind = kind;
-    return place->second = prices_.message(asked);
+    return place->second = prices_.message(asked, rank_);
   }
 
  private:
   const Prices& prices_;
+  const int rank_;
   std::map<std::tuple<comm::Kind, int32_t, int64_t, int>, double> known_;
 };
 
@@ -115,7 +117,7 @@ Program price(const RankRun& run, const Prices& prices, Groups& groups) {
   price_operators(program, prices);
   const auto end = static_cast<int64_t>(program.ops.size());
   const int here = groups.stage_of(run.rank);
-  MessagePrices messages(prices);
+  MessagePrices messages(prices, run.rank);
   for (const Message& message : run.trace.messages) {
     const int32_t group = groups.number_of(message);
     const bool mail = is_message(message.kind) && message.peer >= 0;

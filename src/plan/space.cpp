@@ -142,12 +142,13 @@ std::vector<std::string> left_out(const Left& left, const Base& base) {
   std::vector<std::string> notes;
   if (left.batch > 0)
     notes.push_back(
-        fmt::format("{} meshes left out: a global batch of {} does not divide by their "
-                    "ranks of data, shard and expert",
-                    left.batch, base.batch));
+        fmt::format("{} left out: a global batch of {} does not divide by the ranks of data, shard "
+                    "and expert",
+                    number_text(left.batch, "mesh", "meshes"), base.batch));
   if (left.model > 0)
-    notes.push_back(fmt::format("{} meshes left out that the model does not go with: {}",
-                                left.model, axes_text(base.options.model)));
+    notes.push_back(fmt::format("{} left out that the model does not go with: {}",
+                                number_text(left.model, "mesh", "meshes"),
+                                axes_text(base.options.model)));
   return notes;
 }
 
@@ -166,6 +167,10 @@ std::vector<std::string> left_out(const Left& left, const Base& base) {
 }
 
 }  // namespace
+
+std::string number_text(int64_t number, const char* one, const char* many) {
+  return fmt::format("{} {}", number, number == 1 ? one : many);
+}
 
 std::string axes_text(const nn::ModelOptions& model) {
   switch (model.name) {

@@ -41,6 +41,7 @@ std::vector<std::vector<std::string>> offloads_for(const Request& request, int64
 // Whether `less` keeps more on the GPU and computes no more than `more`, all else being equal.
 bool costs_less(const Choice& less, const Choice& more);
 
+std::string number_text(int64_t number, const char* one, const char* many);  // "1 mesh", "2 meshes"
 std::string axes_text(const nn::ModelOptions& model);  // "data, shard and pipeline"
 
 }  // namespace braid::plan

@@ -88,7 +88,7 @@ Unit Bounds::part_of_largest(const Choice& choice, Level level) {
   double waited = 0;
   for (Message message : unit(choice, {}).waited) {
     message.bytes *= choice.micro_batch;
-    waited += costs(choice).seconds(message);
+    waited += waves * least_seconds(costs(choice), message);
   }
   for (double& seconds : part.forward) seconds += waited / static_cast<double>(part.forward.size());
   return part;
@@ -96,15 +96,16 @@ Unit Bounds::part_of_largest(const Choice& choice, Level level) {
 
 // Of a micro-batch: whole blocks computed again, at the peak of the GPU. Of other parts too little
 // is certain.
-double Bounds::again_seconds(const Choice& choice) {
-  if (choice.recompute != memory::Again::blocks) return 0;
+std::vector<double> Bounds::again_seconds(const Choice& choice) {
   Choice one = choice;
   one.mesh.tensor = one.mesh.context = one.mesh.expert = 1;
   const Precision policy = policy_of(apply(base_.options, choice).train);
   const double peak = request_.cluster.gpu.peak_of(policy.compute, policy.tf32);
-  return waves * unit(one, {.recompute = choice.recompute}).again / peak *
-         static_cast<double>(choice.micro_batch) /
-         static_cast<double>(choice.mesh.tensor * choice.mesh.context);
+  const double share = waves / peak * static_cast<double>(choice.micro_batch) /
+                       static_cast<double>(choice.mesh.tensor * choice.mesh.context);
+  std::vector<double> seconds = unit(one, {.recompute = choice.recompute}).again;
+  for (double& each : seconds) each *= share;
+  return seconds;
 }
 
 const Bounds::StageMap& Bounds::stages(const Choice& choice) {
@@ -149,25 +150,44 @@ double Bounds::pipeline_seconds(const Choice& choice, const Unit& unit, int64_t 
   return longest;
 }
 
+// Bytes of the weights whose gradients are summed over replicas of the rank alone: others, which
+// all ranks of tensor hold, are summed over these as well, on other links.
+int64_t Bounds::summed_weights(const Choice& choice) {
+  const int64_t tensor = choice.mesh.tensor, own = footprint(choice, {}).weights;
+  if (tensor == 1) return own;
+  Choice one = choice;
+  one.mesh.tensor = 1;
+  return std::max<int64_t>(0, footprint(one, {}).weights - own) / (tensor - 1);
+}
+
 // Seconds that gradients, and weights in pieces, are on their way.
 double Bounds::traffic_seconds(const Choice& choice, int64_t micros) {
   const int64_t pipeline = choice.mesh.pipeline;
-  const parallel::Mesh mesh(choice.mesh, request_.gpus, 0, static_cast<int>(choice.zero));
+  if (train::experts_of(base_.options.model) > 0) return 0;  // experts have other replicas
   const Precision policy = policy_of(apply(base_.options, choice).train);
-  const int64_t weights = footprint(choice, {}).weights / pipeline;
+  const int64_t weights =
+      (choice.zero == 0 ? summed_weights(choice) : footprint(choice, {}).weights) / pipeline;
   const auto sized = [&](c10::ScalarType dtype) {
     return weights / static_cast<int64_t>(c10::elementSize(policy.param)) *
            static_cast<int64_t>(c10::elementSize(dtype));
   };
+  const parallel::Mesh whole(choice.mesh, request_.gpus, 0, static_cast<int>(choice.zero));
+  const std::vector<int> stages = whole.ranks_of({Axis::pipeline});
+  // Of the stage whose ranks lie best: they need not fill nodes.
   const auto seconds = [&](comm::Kind kind, const parallel::Axes& axes, int64_t bytes) {
-    Message message;
-    message.kind = kind;
-    message.ranks = mesh.ranks_of(axes);
-    message.bytes = bytes;
-    return message.ranks.size() > 1 ? costs(choice).seconds(message) : 0.0;
+    double least = std::numeric_limits<double>::max();
+    for (const int rank : stages) {
+      const parallel::Mesh mesh(choice.mesh, request_.gpus, rank, static_cast<int>(choice.zero));
+      const Message message{
+          .kind = kind, .group = {}, .ranks = mesh.ranks_of(axes), .bytes = bytes};
+      if (message.ranks.size() < 2) return 0.0;
+      least = std::min(least, costs(choice).seconds(message));
+    }
+    return least;
   };
-  if (train::experts_of(base_.options.model) > 0) return 0;  // experts have other replicas
-  if (choice.zero == 0) return seconds(comm::Kind::all_reduce, {Axis::data}, sized(policy.reduce));
+  if (choice.zero == 0 && choice.mesh.data.value_or(1) == 1) return 0;
+  if (choice.zero == 0)
+    return seconds(comm::Kind::all_reduce, {Axis::data, Axis::context}, sized(policy.reduce));
   const double grads = seconds(comm::Kind::reduce_scatter, {Axis::shard}, sized(policy.reduce));
   const double gather = seconds(comm::Kind::all_gather, {Axis::shard}, sized(policy.param));
   const auto times = static_cast<double>(micros);
@@ -197,22 +217,22 @@ double Bounds::copy_seconds(const Choice& choice, int64_t micros) {
 double Bounds::step_seconds(const Choice& choice, const Unit& one, int64_t micros) {
   const auto times = static_cast<double>(micros);
   const auto shard = static_cast<double>(choice.zero > 0 ? choice.mesh.shard.value_or(1) : 1);
-  if (choice.mesh.pipeline > 1) {
-    Unit with = one;  // what is computed again stands in the blocks alike
-    const double again = again_seconds(choice) / static_cast<double>(with.backward.size());
-    for (double& seconds : with.backward) seconds += again;
-    return pipeline_seconds(choice, with, micros);
+  Unit with = one;
+  if (choice.recompute == memory::Again::blocks) {
+    const std::vector<double> again = again_seconds(choice);
+    for (size_t i = 0; i < again.size(); ++i) with.backward[i] += again[i];
   }
+  if (choice.mesh.pipeline > 1) return pipeline_seconds(choice, with, micros);
   const double update = one.optimizer / shard;  // on the host it takes no less
-  const double kernels =
-      times * (total(one.forward) + total(one.backward) + again_seconds(choice)) + update;
+  const double kernels = times * (total(with.forward) + total(with.backward)) + update;
   return std::max(kernels, times * one.host);
 }
 
 double Bounds::throughput(const Choice& choice, Level level) {
   const int64_t micros = rows_of(choice) / choice.micro_batch;
+  const Asked own{.micro = choice.micro_batch, .once = micros == 1};
   double seconds = level == Level::exact
-                       ? step_seconds(choice, unit(choice, {.micro = choice.micro_batch}), micros)
+                       ? step_seconds(choice, unit(choice, own), micros)
                        : step_seconds(choice, part_of_largest(choice, level), micros);
   if (level != Level::kernels)
     seconds = std::max({seconds, traffic_seconds(choice, micros), copy_seconds(choice, micros)});
@@ -268,27 +288,19 @@ void Bounds::learn(const Choice& choice, const Plan& plan) {
   }
 }
 
-// On the line through one and two samples; where that would fit, as it is.
-Footprint Bounds::footprint_at(const Choice& choice) {
-  const Asked first{.recompute = choice.recompute, .stashed = offloaded(choice, "activations")};
-  Footprint line = footprint(choice, first);
-  if (choice.micro_batch == 1) return line;
-  Asked second = first;
-  second.micro = 2;
-  const Footprint& two = footprint(choice, second);
-  const int64_t more = two.rest - line.rest;
-  for (size_t i = 0; i < line.kept.size(); ++i)
-    line.kept[i] += (choice.micro_batch - 1) * std::max<int64_t>(two.kept[i] - line.kept[i], 0);
-  line.rest += (choice.micro_batch - 1) * std::max<int64_t>(more, 0);
-  if (choice.micro_batch == 2 || line.rest > base_.room) return line;
-  Asked exact = first;
-  exact.micro = choice.micro_batch;
-  line.rest = std::max(line.rest, footprint(choice, exact).rest);
-  return line;
+// Passes of fewer samples take no more, and many choices share them: they are looked at first.
+int64_t Bounds::memory(const Choice& choice) {
+  Asked asked{.recompute = choice.recompute, .stashed = offloaded(choice, "activations")};
+  for (; asked.micro < choice.micro_batch; asked.micro *= 2) {
+    Footprint fewer = footprint(choice, asked);
+    fewer.rest = fewer.even;
+    if (const int64_t bytes = memory_with(choice, fewer); bytes > base_.room) return bytes;
+  }
+  asked.micro = choice.micro_batch;
+  return memory_with(choice, footprint(choice, asked));
 }
 
-int64_t Bounds::memory(const Choice& choice) {
-  const Footprint whole = footprint_at(choice);
+int64_t Bounds::memory_with(const Choice& choice, const Footprint& whole) {
   const States states = states_of(whole, choice);
   const double held = states.weights + states.optimizer;
   // From the second pass on, gradients are there all the time.

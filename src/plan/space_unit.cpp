@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The dry run of one micro-batch and what it says.
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <string_view>
 
 #include "braid/nn/options.h"
@@ -98,11 +100,15 @@ std::vector<Within> regions_of(const RankTrace& trace) {
   return within;
 }
 
-Unit unit_of(const RankRun& rank, const CostModel& model, const std::vector<std::string>& blocks) {
+using MessageSeconds = std::function<double(const Message&)>;
+
+Unit unit_of(const RankRun& rank, const CostModel& model, const MessageSeconds& seconds,
+             const std::vector<std::string>& blocks) {
   Unit unit;
   const size_t count = std::max<size_t>(blocks.size(), 1);
   unit.forward.assign(count, 0);
   unit.backward.assign(count, 0);
+  unit.again.assign(count, 0);
   const RankTrace& trace = rank.trace;
   const std::vector<Within> within = regions_of(trace);
   BlockOf block_of(blocks);
@@ -115,7 +121,7 @@ Unit unit_of(const RankRun& rank, const CostModel& model, const std::vector<std:
     for (; message != trace.messages.end() && message->from <= static_cast<int64_t>(i); ++message)
       if (message->until == message->from && pass) {
         unit.waited.push_back(*message);
-        place += model.seconds(*message);
+        place += seconds(*message);
       }
     if (op.on == memory::RunsOn::to_host && pass && !op.outputs.empty())
       unit.to_host += op.outputs.front().bytes();
@@ -125,7 +131,7 @@ Unit unit_of(const RankRun& rank, const CostModel& model, const std::vector<std:
     if (!pass) continue;
     place += cost.seconds;
     unit.host += cost.host;
-    if (op.recomputed) unit.again += op.causal ? op.flops / 2 : op.flops;
+    if (op.recomputed) unit.again[block] += op.causal ? op.flops / 2 : op.flops;
   }
   return unit;
 }
@@ -160,11 +166,31 @@ train::RunOptions Bounds::alone(const Choice& choice, const Asked& asked, int64_
 }
 
 Unit Bounds::run(const Choice& choice, const Asked& asked) {
-  const train::RunOptions options = alone(choice, asked, 2);
+  const train::RunOptions options = alone(choice, asked, asked.once ? 1 : 2);
   ++dry_runs_;
   const int64_t world = choice.mesh.tensor * choice.mesh.context * choice.mesh.expert;
-  return unit_of(dry_layout(options, world, {.evaluation = false}).ranks.front(), costs(choice),
-                 block_names(options));
+  const CostModel& model = costs(choice);
+  return unit_of(
+      dry_layout(options, world, {.evaluation = false}).ranks.front(), model,
+      [&](const Message& message) { return least_seconds(model, message); }, block_names(options));
+}
+
+// Wherever the ranks of its group lie: on as few nodes as can be, or spread over more of them,
+// which may have fewer hops or the faster links.
+double Bounds::least_seconds(const CostModel& model, const Message& message) {
+  const size_t ranks = message.ranks.size();
+  const auto [known, fresh] = least_.try_emplace(
+      {static_cast<int>(message.kind), ranks, message.bytes}, std::numeric_limits<double>::max());
+  if (!fresh) return known->second;
+  const auto node = static_cast<size_t>(request_.cluster.gpus_per_node);
+  Message placed = message;
+  for (size_t nodes = (ranks + node - 1) / node; nodes <= ranks; ++nodes) {
+    for (size_t i = 0; i < ranks; ++i)
+      placed.ranks[i] = static_cast<int>(i % nodes * node + i / nodes);
+    placed.peer = message.peer < 0 ? -1 : placed.ranks.front();
+    known->second = std::min(known->second, model.seconds(placed));
+  }
+  return known->second;
 }
 
 Bounds::Key Bounds::key_of(const Choice& choice, const Asked& asked) {
@@ -174,7 +200,8 @@ Bounds::Key Bounds::key_of(const Choice& choice, const Asked& asked) {
           asked.micro,
           static_cast<int>(asked.recompute),
           choice.precision,
-          asked.stashed};
+          asked.stashed,
+          asked.once};
 }
 
 const Unit& Bounds::unit(const Choice& choice, const Asked& asked) {
@@ -204,7 +231,9 @@ const Footprint& Bounds::footprint(const Choice& choice, const Asked& asked) {
     int64_t all = 0;
     for (const int64_t bytes : moment.by_kind) all += bytes;
     const int64_t others = of(MemoryKind::gradient) + of(MemoryKind::communication);
-    found.rest = std::max(found.rest, all - of(MemoryKind::parameter) - states - others);
+    const int64_t rest = all - of(MemoryKind::parameter) - states - others;
+    found.rest = std::max(found.rest, rest);
+    found.even = std::max(found.even, rest - of(MemoryKind::workspace));
   }
   return found;
 }

@@ -2,6 +2,9 @@
 // The whole search on small models, and the questions with one answer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "plan/small.h"
 
 namespace braid::plan {
@@ -57,6 +60,25 @@ TEST(Search, SaysTheNearestMissWhereNothingFits) {
   for (const std::string& note : found.notes) notes += note + "\n";
   EXPECT_TRUE(contains(notes, "nothing fits; the nearest miss is "));
   EXPECT_TRUE(contains(notes, "what would help: "));
+}
+
+// However short the time is: something that fits comes back, and how far from the best it can be.
+TEST(Search, SaysHowMuchIsLeftWhenItsTimeIsOver) {
+  Request request = request_of(test::small_vit, 2, {"train.global_batch=2"});
+  const double best = search(request).plans.front().time.samples_per_second;
+  request.seconds = 1e-9;
+  const Found found = search(request);
+  ASSERT_FALSE(found.plans.empty());
+  ASSERT_TRUE(found.plans.front().fits);
+  const std::string before = "none can be more than ";
+  const auto note =
+      std::find_if(found.notes.begin(), found.notes.end(),
+                   [&](const std::string& text) { return text.find(before) != std::string::npos; });
+  ASSERT_NE(note, found.notes.end());
+  EXPECT_TRUE(contains(*note, "stopped after "));
+  const double percent = std::stod(note->substr(note->find(before) + before.size()));
+  const double rounded = 0.05;
+  EXPECT_GE(found.plans.front().time.samples_per_second * (1 + (percent + rounded) / 100), best);
 }
 
 TEST(Answers, LargestMicroBatch) {

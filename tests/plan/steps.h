@@ -49,7 +49,7 @@ inline Copy copy(int64_t op, int64_t seconds, const CopyWords& words) {
 inline Prices prices() {
   Prices made;
   made.op = [](const memory::Operator& o) { return OpCost{.seconds = o.flops}; };
-  made.message = [](const Message& m) { return static_cast<double>(m.bytes) * 1e-3; };
+  made.message = [](const Message& m, int) { return static_cast<double>(m.bytes) * 1e-3; };
   made.copy = [](int64_t bytes) { return static_cast<double>(bytes) * 1e-3; };
   made.cluster.gpus_per_node = 4;
   return made;

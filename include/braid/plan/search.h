@@ -56,7 +56,7 @@ struct Request {
   std::vector<std::string> precisions = {};  // empty: the config's
   bool offload = true;                       // try it too
   int64_t most_plans = 20;                   // that are kept with their timelines
-  double seconds = 0;                        // of searching; 0: until it is done
+  double seconds = 0;  // of searching, at least until something fits; 0: until it is done
   std::function<void(int64_t done, int64_t all)> progress = {};
 };
 

@@ -56,10 +56,11 @@ struct SimulateOptions {
 // What things cost: of a model, or given by hand.
 struct Prices {
   std::function<OpCost(const memory::Operator&)> op;
-  std::function<double(const Message&)> message;  // seconds, once all have come
-  std::function<double(int64_t bytes)> copy;      // seconds between host and device
-  double message_host = 0;                        // seconds of the host to start a message
-  Cluster cluster = {};                           // nodes, file system, peaks
+  // Seconds, once all have come; `rank` of the world calls it.
+  std::function<double(const Message&, int rank)> message;
+  std::function<double(int64_t bytes)> copy;  // seconds between host and device
+  double message_host = 0;                    // seconds of the host to start a message
+  Cluster cluster = {};                       // nodes, file system, peaks
 };
 Prices prices_of(const CostModel& model);
 
