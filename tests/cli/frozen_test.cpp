@@ -64,6 +64,10 @@ TEST_F(FrozenJson, Fields) {
   add("convert", {"convert", at("mlp"), at("mlp.safetensors")});
   add("inspect", {"inspect", config("vit"), "--memory"});
   add("plan", {"plan", config("gpt"), "--cluster", "h200", "--gpus", "1"});
+  add("bench kernels",
+      {"bench", "kernels", "--device", "cpu", "--small", "--dtype", "fp32", "--only", "gemm"});
+  add("bench comm", {"bench", "comm", "--ranks", "2", "--device", "cpu", "--largest", "4 KiB",
+                     "--repetitions", "1", "--dir", at("comm")});
   add("schedule", {"schedule"});
   add("profile", {"profile", config("mlp"), "--steps", "1", "--warm-up", "0"});
   add("help config", {"help", "config"});

@@ -153,7 +153,9 @@ TEST_F(PlanCli, VerifiesEveryRankOfALayout) {
 
 TEST_F(PlanCli, NothingFitsIsASentence) {
   const Outcome done = plan("gpt", {"--gpus", "1", "--memory", "90MiB"});
-  expect_complaint(done, Exit::memory, {"gpt on 1 x Lab GPU", "90.00 MiB"});
+  expect_complaint(done, Exit::memory,
+                   {"gpt on 1 x Lab GPU does not fit: the nearest, one GPU", "lacks",
+                    "of 90.00 MiB", "the peak of a rank is", "fix: GPUs with"});
 }
 
 TEST_F(PlanCli, BadInput) {
@@ -178,9 +180,11 @@ TEST_F(PlanCli, BadInput) {
 
 TEST_F(PlanCli, BadClusters) {
   change_lab("bandwidth: 10e9", "bandwidth: 0");
-  expect_complaint(plan("gpt", {"--gpus", "8"}), Exit::config, {"bandwidth"});
+  expect_complaint(plan("gpt", {"--gpus", "8"}), Exit::config,
+                   {"between.bandwidth = 0 must be above 0"});
   change_lab("latency: 2e-6", "lattency: 2e-6");
-  expect_complaint(plan("gpt", {"--gpus", "2"}), Exit::config, {"lattency", "latency"});
+  expect_complaint(plan("gpt", {"--gpus", "2"}), Exit::config,
+                   {"unknown key inside.lattency", "did you mean inside.latency?"});
   change_lab("memory: 1 GiB", "memory: 0");
   expect_complaint(plan("gpt", {"--gpus", "2"}), Exit::config, {"memory"});
 }
