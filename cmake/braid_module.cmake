@@ -74,9 +74,11 @@ function(braid_test module)
   if(BRAID_SANITIZE)  # a process for each of a thousand tests would spend its time on starting
     # Tests of lost processes have clocks that a program three times slower does not keep; and a
     # sanitizer keeps freed memory for a while.
-    add_test(NAME ${module} COMMAND ${module}_test --gtest_brief=1
-      "--gtest_filter=-*Process*:*OnMpi*:*OnTwoOfMpi*:*LostRank*:Fault*:Spawn*:Launcher*:Slurm*:Network*:LocalRanks*:*Harness*:Convert.NeedsRoomForOneTensor")
-    set_tests_properties(${module} PROPERTIES TIMEOUT 900 LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
+    set(clocks "*Process*:*OnMpi*:*OnTwoOfMpi*:*LostRank*:Fault*:Spawn*:Launcher*:Slurm*:Network*:LocalRanks*:*Harness*:Convert.NeedsRoomForOneTensor")
+    # Searches and large models would take minutes to run the code of smaller tests again.
+    set(large "Explain.TakesTheFirstBranchThatFits:Bounds.AreSound:PublishedMemory.TheTable*:PublishedMemory.EveryRow*:Calibrate.Kernels*:Calibrate.Measured*:Search.FindsWhat*")
+    add_test(NAME ${module} COMMAND ${module}_test --gtest_brief=1 "--gtest_filter=-${clocks}:${large}")
+    set_tests_properties(${module} PROPERTIES TIMEOUT 1200 LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
     return()
   endif()
   if(arg_TOGETHER)  # half a second a process would be most of the time of a thousand small tests
