@@ -145,7 +145,8 @@ struct ByBlocks : torch::autograd::Function<ByBlocks> {
     BlockSum sum;
     for (const AttentionBlock& block : blocks) sum.add(block, q, k, v, how);
     const at::Tensor out = sum.out.to(q.scalar_type());
-    context->save_for_backward({q, k, v, out, sum.lse});
+    // Not the result itself: where the saving is broken off, it would hold its own graph.
+    context->save_for_backward({q, k, v, out.detach(), sum.lse});
     context->saved_data["blocks"] =
         c10::IValue::make_capsule(c10::make_intrusive<HeldBlocks>(blocks, how));
     return out;

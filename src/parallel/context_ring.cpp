@@ -95,7 +95,8 @@ struct Ring : torch::autograd::Function<Ring> {
       here = std::move(hop.coming);
     }
     const at::Tensor out = sum.out.to(q.scalar_type());
-    context->save_for_backward({q, k, v, out, sum.lse});
+    // Not the result itself: where the saving is broken off, it would hold its own graph.
+    context->save_for_backward({q, k, v, out.detach(), sum.lse});
     context->saved_data["place"] = c10::IValue::make_capsule(place);
     return out;
   }

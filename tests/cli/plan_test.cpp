@@ -179,7 +179,7 @@ TEST_F(PlanCli, BadInput) {
 }
 
 TEST_F(PlanCli, BadClusters) {
-  change_lab("bandwidth: 10e9", "bandwidth: 0");
+  change_lab("latency: 5e-6, bandwidth: 10e9", "latency: 5e-6, bandwidth: 0");
   expect_complaint(plan("gpt", {"--gpus", "8"}), Exit::config,
                    {"between.bandwidth = 0 must be above 0"});
   change_lab("latency: 2e-6", "lattency: 2e-6");
