@@ -54,7 +54,7 @@ struct Optimizer::Impl {
   std::vector<OptimizerSlot> slots;
 
   struct Given {
-    double lr = 0;
+    LearningRate lr;
     at::Tensor found_inf, inv_scale;
   };
 
@@ -69,7 +69,8 @@ struct Optimizer::Impl {
   std::vector<std::vector<OptimizerPart>> calls_of(const OptimizerBatch& batch) const;
   OptimizerCall call_of(const std::vector<OptimizerPart>& parts, const at::Tensor& memory) const;
   void update(const OptimizerBatch& batch, const Given& given, const Updated& updated);
-  void fused(OptimizerCall& call, double lr, const std::optional<at::Tensor>& scale,
+  template <class Rate>
+  void fused(OptimizerCall& call, const Rate& lr, const std::optional<at::Tensor>& scale,
              const std::optional<at::Tensor>& found_inf) const;
 };
 

@@ -68,6 +68,13 @@ std::optional<at::Tensor> scalar_on(const at::Tensor& value, const at::Tensor& l
   return value.to(like.device(), c10::kFloat);
 }
 
+// The kernels read a rate on the device in fp32. One of the host is rounded the same way there, so
+// that a captured step equals the same step without capture, bit for bit.
+double host_rate(double lr, const at::Tensor& target) {
+  const bool rounds = target.is_cuda() && target.scalar_type() != c10::kDouble;
+  return rounds ? static_cast<double>(static_cast<float>(lr)) : lr;
+}
+
 }  // namespace
 
 std::vector<OptimizerBatch> Optimizer::Impl::batches() {
@@ -130,7 +137,9 @@ OptimizerCall Optimizer::Impl::call_of(const std::vector<OptimizerPart>& parts,
   return call;
 }
 
-void Optimizer::Impl::fused(OptimizerCall& c, double lr, const std::optional<at::Tensor>& scale,
+template <class Rate>
+void Optimizer::Impl::fused(OptimizerCall& c, const Rate& lr,
+                            const std::optional<at::Tensor>& scale,
                             const std::optional<at::Tensor>& found_inf) const {
   const OptimizerOptions& o = options;
   if (o.name == Algorithm::sgd)
@@ -168,7 +177,10 @@ void Optimizer::Impl::update(const OptimizerBatch& batch, const Given& given,
     // The kernels divide by a float: its rounding would show in fp64.
     if (fp64 && inv_scale.defined())
       at::_foreach_mul_(call.grads, inv_scale.to(first.device(), c10::kDouble));
-    fused(call, lr, scale, skip);
+    if (lr.on_device())
+      fused(call, first.is_cuda() ? lr.scalar().to(c10::kFloat) : lr.scalar(), scale, skip);
+    else
+      fused(call, host_rate(lr.number(), first), scale, skip);
     // After a dropped update the same values again.
     if (!call.weights.empty()) at::_foreach_copy_(call.weights, call.targets);
     for (const OptimizerPart& part : parts)

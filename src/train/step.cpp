@@ -202,15 +202,15 @@ void Step::sum_routing(const AllExtras& extras, const data::Batch& batch,
 }
 
 // Updates on the host read the scalars there, and may come one step late.
-void Step::apply(const parallel::HostUpdate& given, int64_t step) {
+void Step::apply(const optim::LearningRate& lr, const parallel::HostUpdate& given, int64_t step) {
   if (share_.host == nullptr) {
-    optimizer_.step(given.lr, given.found_inf, given.inverse);
+    optimizer_.step(lr, given.found_inf, given.inverse);
     if (share_.sync != nullptr) share_.sync->publish();
     return;
   }
   const auto on_host = [](const at::Tensor& x) { return x.defined() ? x.to(c10::kCPU) : x; };
   share_.host->update(
-      {.lr = given.lr,
+      {.lr = lr.number(),
        .found_inf = on_host(given.found_inf),
        .inverse = on_host(given.inverse),
        .updated = {}},
@@ -220,7 +220,7 @@ void Step::apply(const parallel::HostUpdate& given, int64_t step) {
       step);
 }
 
-void Step::update(double lr, int64_t step, StepResult& result) {
+void Step::update(const optim::LearningRate& lr, int64_t step, StepResult& result) {
   const ModuleScope here("optimizer");
   const Region region(regions::optimizer);
   enter("update");
@@ -237,11 +237,11 @@ void Step::update(double lr, int64_t step, StepResult& result) {
     inverse = at::Tensor();
     result.grad_norm = optim::clip_grad_norm(params, options_.clip, owners);
   }
-  apply({.lr = lr, .found_inf = result.found_inf, .inverse = inverse, .updated = {}}, step);
+  apply(lr, {.lr = 0, .found_inf = result.found_inf, .inverse = inverse, .updated = {}}, step);
   if (scaler_ != nullptr) scaler_->update(result.found_inf);
 }
 
-StepResult Step::run(const data::Batch& batch, nn::Pass pass, double lr) {
+StepResult Step::run(const data::Batch& batch, nn::Pass pass, const optim::LearningRate& lr) {
   StepResult result = gradients(batch, pass);
   update(lr, pass.step, result);
   optimizer_.zero_grad();

@@ -120,7 +120,8 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
   if (device.is_cuda() && accelerator() != nullptr) accelerator()->allow_tf32(policy.tf32);
 }
 
-StepResult StepParts::run(const data::Batch& batch, const nn::Pass& pass, double lr) {
+StepResult StepParts::run(const data::Batch& batch, const nn::Pass& pass,
+                          const optim::LearningRate& lr) {
   StepResult result = step.run(batch, pass, lr);
   if (ema) ema->update();
   return result;

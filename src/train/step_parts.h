@@ -28,7 +28,7 @@ struct StepParts {
   StepParts(const StepParts&) = delete;
   StepParts& operator=(const StepParts&) = delete;
 
-  StepResult run(const data::Batch& batch, const nn::Pass& pass, double lr);
+  StepResult run(const data::Batch& batch, const nn::Pass& pass, const optim::LearningRate& lr);
 
   // Output of this rank; undefined where another rank of the pipeline has it.
   at::Tensor forward(nn::Model& model, const at::Tensor& input, nn::Pass pass);

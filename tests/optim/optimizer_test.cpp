@@ -48,6 +48,25 @@ TEST(Optimizer, DropsAnUpdateWithInfinityAndDoesNotCountIt) {
   }
 }
 
+TEST(Optimizer, TakesTheLearningRateFromTheDevice) {
+  for (const Algorithm name : {Algorithm::sgd, Algorithm::adam, Algorithm::adamw})
+    for (const auto dtype : {c10::kFloat, c10::kDouble}) {
+      const auto updated = [&](const auto& rate_at) {
+        const Param p = param_of("w", at::ones({5}, dtype), at::arange(5, dtype));
+        Optimizer optimizer({p}, {.name = name, .weight_decay = 0.1, .momentum = 0.9}, dtype);
+        for (int step = 0; step < 3; ++step) optimizer.step(rate_at(step));
+        return p.tensor.detach();
+      };
+      const at::Tensor rate = at::zeros({}, c10::kDouble);
+      const auto number = [](int step) { return LearningRate(0.1 / (1 + step)); };
+      const auto scalar = [&](int step) {
+        rate.fill_(0.1 / (1 + step));
+        return LearningRate(rate);
+      };
+      EXPECT_TRUE(updated(number).equal(updated(scalar)));
+    }
+}
+
 TEST(Optimizer, MultipliesGradientsByTheInverseScale) {
   for (const auto dtype : {c10::kFloat, c10::kDouble}) {
     const Param p = param_of("w", at::zeros({3}, dtype), at::full({3}, 6.0, dtype));

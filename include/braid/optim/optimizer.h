@@ -18,6 +18,7 @@
 #include "braid/core/options.h"
 #include "braid/core/param.h"
 #include "braid/core/state.h"
+#include "braid/optim/learning_rate.h"
 
 namespace braid::optim {
 
@@ -54,8 +55,8 @@ class Optimizer {
   // inv_scale, and nothing changes if found_inf is 1. No host read. The gradients may be left
   // unscaled.
   // `updated` is told of each parameter as soon as its values are final, while others still wait.
-  void step(double lr, const at::Tensor& found_inf = {}, const at::Tensor& inv_scale = {},
-            const Updated& updated = {});
+  void step(const LearningRate& lr, const at::Tensor& found_inf = {},
+            const at::Tensor& inv_scale = {}, const Updated& updated = {});
   void step();       // with options().lr
   void zero_grad();  // releases the gradients
   const OptimizerOptions& options() const;

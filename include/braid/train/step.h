@@ -67,7 +67,7 @@ class Step {
  public:
   Step(nn::Model& model, optim::Optimizer& optimizer, StepOptions options,
        optim::LossScaler* scaler = nullptr, StepShare share = {});
-  StepResult run(const data::Batch& batch, nn::Pass pass, double lr);
+  StepResult run(const data::Batch& batch, nn::Pass pass, const optim::LearningRate& lr);
   // Gradients of the batch's mean loss, without an update: what tests and `braid parity` compare.
   StepResult gradients(const data::Batch& batch, nn::Pass pass);
 
@@ -81,8 +81,8 @@ class Step {
   void sum_routing(const AllExtras& extras, const data::Batch& batch, StepResult& result) const;
   void enter(const char* phase) const;
   double whole_weight(const data::Batch& batch) const;
-  void apply(const parallel::HostUpdate& given, int64_t step);
-  void update(double lr, int64_t step, StepResult& result);
+  void apply(const optim::LearningRate& lr, const parallel::HostUpdate& given, int64_t step);
+  void update(const optim::LearningRate& lr, int64_t step, StepResult& result);
 
   nn::Model& model_;
   optim::Optimizer& optimizer_;
