@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One rank of a GPT of about 50 M parameters that trains on two processes over Gloo;
-// bench/peer/ddp.py is the same with PyTorch's DDP and FSDP2, bench/ddp.sh runs them in turn.
+// bench/peers/ddp.py is the same with PyTorch's DDP and FSDP2, bench/ddp.sh runs them in turn.
 //
 //   bench_ddp ddp|zero3 RANK WORLD PORT STEPS
 //

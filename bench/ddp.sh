@@ -14,8 +14,8 @@ steps_unless_given=6
 for round in $(seq "$rounds"); do
   echo "round $round of $rounds" >&2
   one braid ddp "$build/bin/bench_ddp"
-  one peer ddp "$peer" bench/peer/ddp.py
+  one peer ddp "$peer" bench/peers/ddp.py
   one braid zero3 "$build/bin/bench_ddp"
-  one peer fsdp2 "$peer" bench/peer/ddp.py
+  one peer fsdp2 "$peer" bench/peers/ddp.py
 done
 report ddp

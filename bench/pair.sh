@@ -25,6 +25,6 @@ one() {  # who mode command...
 
 report() {  # name
   mkdir -p bench/results
-  "$peer" "bench/peer/$1_report.py" "$raw" > "bench/results/$1.json"
+  "$peer" "bench/peers/$1_report.py" "$raw" > "bench/results/$1.json"
   cat "bench/results/$1.json"
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One rank of an attention layer and an MLP, split over two processes over Gloo, forward and
-// backward; bench/peer/tensor.py is the same with torch.distributed.tensor, bench/tensor.sh runs
+// backward; bench/peers/tensor.py is the same with torch.distributed.tensor, bench/tensor.sh runs
 // them in turn.
 //
 //   bench_tensor tensor|sequence|overlap RANK WORLD PORT STEPS

@@ -15,7 +15,7 @@ for round in $(seq "$rounds"); do
   echo "round $round of $rounds" >&2
   for mode in tensor sequence; do
     one braid "$mode" "$build/bin/bench_tensor"
-    one peer "$mode" "$peer" bench/peer/tensor.py
+    one peer "$mode" "$peer" bench/peers/tensor.py
   done
   one braid overlap "$build/bin/bench_tensor"
 done

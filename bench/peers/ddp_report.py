@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Medians of the runs of bench/ddp.sh as one JSON object: python bench/peer/ddp_report.py RAW_LINES"""
+"""Medians of the runs of bench/ddp.sh as one JSON object: python bench/peers/ddp_report.py RAW_LINES"""
 import platform
 import statistics
 

@@ -6,7 +6,7 @@ import os
 import statistics
 import sys
 
-from step_report import processor
+from results import processor
 
 
 def read_runs(path):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The peer of bench/checkpoint.cpp: torch.distributed.checkpoint with DTensors sharded over two Gloo processes.
 
-python bench/peer/checkpoint.py RANK RANKS STORE_FILE DIR [ROUNDS]     rank 0 prints one JSON object
+python bench/peers/checkpoint.py RANK RANKS STORE_FILE DIR [ROUNDS]     rank 0 prints one JSON object
 """
 import json
 import shutil

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Medians of the runs of bench/tensor.sh as one JSON object: python bench/peer/tensor_report.py RAW_LINES"""
+"""Medians of the runs of bench/tensor.sh as one JSON object: python bench/peers/tensor_report.py RAW_LINES"""
 import platform
 
 from pair_report import head, print_pairs, times

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The peer of bench/loader.cpp: h5py and torch's DataLoader on the same files, written as the field writes it.
 
-python bench/peer/loader.py DIR --workers 2 --batch 4 --epochs 3    prints one JSON object
+python bench/peers/loader.py DIR --workers 2 --batch 4 --epochs 3    prints one JSON object
 """
 import argparse
 import glob

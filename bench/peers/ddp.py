@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One rank of the peer of bench/ddp.cpp: the same GPT with PyTorch's DDP or FSDP2 (fully_shard) over Gloo.
 
-    python bench/peer/ddp.py ddp|fsdp2 RANK WORLD PORT STEPS
+    python bench/peers/ddp.py ddp|fsdp2 RANK WORLD PORT STEPS
 
 Fused AdamW, scaled_dot_product_attention and gradients as views of buckets: the best that eager has on a CPU.
 Rank 0 prints one JSON object.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One rank of the peer of bench/tensor.cpp: the same block with torch.distributed.tensor over Gloo.
 
-    python bench/peer/tensor.py tensor|sequence RANK WORLD PORT STEPS
+    python bench/peers/tensor.py tensor|sequence RANK WORLD PORT STEPS
 
 ColwiseParallel and RowwiseParallel plans as in PyTorch's tutorial; with `sequence` SequenceParallel norms.
 Rank 0 prints one JSON object; bytes are those that rings would send for the collectives that were called.
