@@ -15,6 +15,8 @@
 #include <mutex>
 #include <utility>
 
+#include "cuda/products.h"
+
 namespace braid::cuda {
 namespace {
 
@@ -116,6 +118,8 @@ class CudaAccelerator final : public Accelerator {
     at::globalContext().setAllowTF32CuBLAS(on);
     at::globalContext().setAllowTF32CuDNN(on);
   }
+
+  void tune_products(bool on) override { cuda::tune_products(on); }
 
   at::Tensor pinned_like(const at::Tensor& host) override {
     at::Tensor pinned = at::empty_like(host, host.options().device(c10::kCPU).pinned_memory(true));

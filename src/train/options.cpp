@@ -110,6 +110,10 @@ void describe(Fields& fields, TrainOptions& options) {
   fields.field("initial_validation", options.initial_validation, "validate before the first step");
   fields.field("look_for_nan", options.look_for_nan,
                "check each step and name the first bad parameter or activation");
+  fields.field(
+      "tune", options.tune,
+      "CUDA: time the algorithms of 16-bit matrix products at the first use of a shape and "
+      "keep the fastest; off: torch's choice, the same in every run");
   fields.field("device", options.device, "where to train", {.one_of = {"auto", "cpu", "cuda"}});
   fields.field("threads", options.threads, "CPU threads of the math; 0: all cores",
                {.at_least = 0});

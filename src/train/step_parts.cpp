@@ -117,7 +117,9 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
             .stash = stash.get(),
             .staged = staged.get(),
             .phase = ranks.phase}) {
-  if (device.is_cuda() && accelerator() != nullptr) accelerator()->allow_tf32(policy.tf32);
+  if (!device.is_cuda() || accelerator() == nullptr) return;
+  accelerator()->allow_tf32(policy.tf32);
+  accelerator()->tune_products(options.train.tune);
 }
 
 StepResult StepParts::run(const data::Batch& batch, const nn::Pass& pass,

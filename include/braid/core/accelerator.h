@@ -51,6 +51,9 @@ class Accelerator {
   virtual void listen_to_memory(MemoryListener* listener) = 0;  // once, for good
   virtual void synchronize(int device) = 0;
   virtual void allow_tf32(bool on) = 0;
+  // 16-bit matrix products by the fastest algorithm for each shape, timed at its first use. Off:
+  // torch's choice, the same in every run.
+  virtual void tune_products(bool on) = 0;
   virtual at::Tensor pinned_like(
       const at::Tensor& host) = 0;  // page-locked memory of the same shape
   // Copies page-locked host memory to the device on a stream of its own.

@@ -48,6 +48,7 @@ struct TrainOptions {
   bool whole_epochs = false;        // round steps down to whole epochs
   bool initial_validation = false;  // validate before the first step
   bool look_for_nan = false;  // check each step and name the first bad parameter or activation
+  bool tune = true;           // time the algorithms of matrix products at their first use (CUDA)
   std::string device = "auto";
   int64_t threads = 0;  // CPU threads of the math, 0: all cores
 };
