@@ -110,6 +110,8 @@ void describe(Fields& fields, TrainOptions& options) {
   fields.field("initial_validation", options.initial_validation, "validate before the first step");
   fields.field("look_for_nan", options.look_for_nan,
                "check each step and name the first bad parameter or activation");
+  fields.choice("graph", options.graph, {"auto", "on", "off"},
+                "replay the step as a CUDA graph: auto, where nothing forbids it");
   fields.field("device", options.device, "where to train", {.one_of = {"auto", "cpu", "cuda"}});
   fields.field("threads", options.threads, "CPU threads of the math; 0: all cores",
                {.at_least = 0});
