@@ -119,7 +119,8 @@ class Bench {
     json result = {{"first_loss", loss}};
     if (wanted_.started > 0) result["first_step"] = first;
     if (gpu() != nullptr) result["peak_allocated_warm_up"] = gpu()->peak_allocated(0);
-    if (gpu() != nullptr) gpu()->reset_peak(0);
+    // A replay takes no memory: what a graph needs was seen when it was captured.
+    if (gpu() != nullptr && rig_.parts.graph == nullptr) gpu()->reset_peak(0);
     return result;
   }
 
@@ -159,6 +160,7 @@ class Bench {
 
   // What the operators of a step compute and move, then where the time of some steps goes.
   json traced() {
+    rig_.parts.eager = true;  // kernels of a replay belong to no operator
     json result = warmed_up();
     memory::OperatorLog log;
     {
