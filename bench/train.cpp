@@ -57,7 +57,7 @@ class Bench {
       : wanted_(wanted),
         run_(train::load_run(wanted.spec, wanted.sets)),
         device_(device()),
-        rig_(run_, {.device = device_, .dry = false}) {
+        rig_(run_, {.device = device_, .dry = false, .batch_ahead = false}) {
     rig_.batch = {};  // its memory is for those that come
     for (int64_t i = 0; i < wanted.batches; ++i)
       batches_.push_back(bench::synthetic_batch(run_, i, device_));

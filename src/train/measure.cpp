@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "braid/core/accelerator.h"
+#include "braid/core/observe.h"
 #include "braid/memory/instruments.h"
 #include "braid/train/evaluate.h"
 #include "braid/train/layout.h"
@@ -97,6 +98,10 @@ Rig::Rig(const RunOptions& given, const MeasureOptions& how)
       batch(empty_batch(options, local_batch_of(options.train, ranks.mesh.batch_ranks()),
                         how.device)) {
   batch.global_samples = batch.samples * ranks.mesh.batch_ranks();
+  if (how.batches() == 1) return;
+  ahead = empty_batch(options, batch.samples, how.device);
+  mark(ahead.input, MemoryKind::input);
+  mark(ahead.target, MemoryKind::input);
 }
 
 void Rig::begin() {
@@ -203,7 +208,7 @@ void watch_step(memory::Ledger& ledger, const RunOptions& options, MeasureOption
 }
 
 std::vector<double> time_steps(const RunOptions& options, c10::Device device, int steps) {
-  Rig rig(options, {.device = device, .dry = false});
+  Rig rig(options, {.device = device, .dry = false, .batch_ahead = false});
   const auto finish = [&] {
     if (device.is_cuda()) accelerator()->synchronize(device.index());
     return std::chrono::steady_clock::now();
