@@ -57,7 +57,7 @@ class Bench {
       : wanted_(wanted),
         run_(train::load_run(wanted.spec, wanted.sets)),
         device_(device()),
-        rig_(run_, {.device = device_, .dry = false}) {
+        rig_(run_, {.device = device_, .dry = false, .batch_ahead = false}) {
     rig_.batch = {};  // its memory is for those that come
     for (int64_t i = 0; i < wanted.batches; ++i)
       batches_.push_back(bench::synthetic_batch(run_, i, device_));
@@ -119,7 +119,8 @@ class Bench {
     json result = {{"first_loss", loss}};
     if (wanted_.started > 0) result["first_step"] = first;
     if (gpu() != nullptr) result["peak_allocated_warm_up"] = gpu()->peak_allocated(0);
-    if (gpu() != nullptr) gpu()->reset_peak(0);
+    // A replay takes no memory: what a graph needs was seen when it was captured.
+    if (gpu() != nullptr && rig_.parts.graph == nullptr) gpu()->reset_peak(0);
     return result;
   }
 
@@ -159,6 +160,7 @@ class Bench {
 
   // What the operators of a step compute and move, then where the time of some steps goes.
   json traced() {
+    rig_.parts.eager = true;  // kernels of a replay belong to no operator
     json result = warmed_up();
     memory::OperatorLog log;
     {

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cuda/graph.h"
 #include "cuda/products.h"
 
 namespace braid::cuda {
@@ -127,21 +128,14 @@ class CudaAccelerator final : public Accelerator {
     return pinned;
   }
 
-  at::Tensor copy_async(const at::Tensor& host, int device,
-                        std::unique_ptr<Moment>& done) override {
-    const auto index = static_cast<c10::DeviceIndex>(device);
-    const c10::cuda::CUDAStream consumer = c10::cuda::getCurrentCUDAStream(index);
-    const c10::cuda::CUDAStream copier = stream_of(Way::batches, index);
-    at::Tensor copy;
-    {
-      const c10::cuda::CUDAStreamGuard guard(copier);
-      copy = host.to(c10::Device(c10::kCUDA, index), host.scalar_type(), /*non_blocking=*/true);
-      done = std::make_unique<CudaMoment>(copier);
-    }
-    // The memory was taken on the copier's stream and is given back while the consumer may still
-    // read it.
-    c10::cuda::CUDACachingAllocator::recordStream(copy.storage().data_ptr(), consumer);
-    return copy;
+  std::unique_ptr<Moment> bring(int device, Moment* after,
+                                const std::function<void()>& work) override {
+    const c10::cuda::CUDAStream copier =
+        stream_of(Way::batches, static_cast<c10::DeviceIndex>(device));
+    const c10::cuda::CUDAStreamGuard guard(copier);
+    if (after != nullptr) after->stream_wait();
+    work();
+    return std::make_unique<CudaMoment>(copier);
   }
 
   std::unique_ptr<Moment> copy_beside(const at::Tensor& to, const at::Tensor& from) override {
@@ -154,6 +148,15 @@ class CudaAccelerator final : public Accelerator {
     before.hold_back(copier);
     to.copy_(from, /*non_blocking=*/true);
     return std::make_unique<CudaMoment>(copier);
+  }
+
+  std::unique_ptr<Moment> moment(int device) override {
+    return std::make_unique<CudaMoment>(
+        c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)));
+  }
+
+  std::unique_ptr<CapturePool> capture_pool(int device) override {
+    return make_capture_pool(device);
   }
 
  private:

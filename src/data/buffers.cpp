@@ -30,10 +30,8 @@ std::shared_ptr<HostBatch> BufferPool::take() {
   for (const auto& batch : batches_) {
     if (batch.use_count() > 1 || held_elsewhere(batch->input) || held_elsewhere(batch->target))
       continue;
-    for (auto& copied : batch->copied) {
-      if (copied != nullptr) copied->host_wait();
-      copied.reset();
-    }
+    if (batch->copied != nullptr) batch->copied->host_wait();
+    batch->copied.reset();
     return batch;
   }
   auto batch = std::make_shared<HostBatch>();

@@ -11,8 +11,8 @@
 namespace braid::data {
 
 struct HostBatch {
-  at::Tensor input, target;           // [largest local batch, ...]
-  std::unique_ptr<Moment> copied[2];  // to the device: the memory is busy until then
+  at::Tensor input, target;        // [largest local batch, ...]
+  std::unique_ptr<Moment> copied;  // to the device: the memory is busy until then
 };
 
 class BufferPool {

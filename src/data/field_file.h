@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "braid/data/source.h"
+
 namespace braid::data {
 
 struct FieldNames {
@@ -31,11 +33,6 @@ struct Slab {
   int64_t channel = 0, channels = 1;
   int64_t row = 0, rows = 1;
   int64_t col = 0, cols = 1;
-};
-
-// x <- (x - mean[c]) / std[c]; empty: as on disk.
-struct Scaling {
-  std::vector<float> mean, std;
 };
 
 class FieldFile {

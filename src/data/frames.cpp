@@ -25,9 +25,11 @@ class FramesSource final : public Source {
   const SampleSpec& spec() const override { return spec_; }
 
   void read(Access access, const Sample& out) const override {
-    const FramePlace place = input_of(access.index);
-    read_frame(*place.file, place.frame, out.input);
-    read_frame(*place.file, place.frame + step_, out.target);
+    read_pair(access, out, files_.scaling());
+  }
+  Scaling scaling() const override { return files_.scaling(); }
+  void read_unscaled(Access access, const Sample& out) const override {
+    read_pair(access, out, {});
   }
 
   std::string describe(int64_t index) const override {
@@ -45,9 +47,12 @@ class FramesSource final : public Source {
     return place;
   }
 
-  void read_frame(const FieldFile& file, int64_t frame, const at::Tensor& out) const {
-    file.read({.frame = frame, .channels = files_.channels(), .rows = height_, .cols = width_},
-              out.mutable_data_ptr<float>(), files_.scaling());
+  void read_pair(Access access, const Sample& out, const Scaling& scaling) const {
+    const FramePlace place = input_of(access.index);
+    Slab slab{.frame = place.frame, .channels = files_.channels(), .rows = height_, .cols = width_};
+    place.file->read(slab, out.input.mutable_data_ptr<float>(), scaling);
+    slab.frame += step_;
+    place.file->read(slab, out.target.mutable_data_ptr<float>(), scaling);
   }
 
   void check_size(const FieldShape& shape) const {

@@ -10,6 +10,7 @@
 #include "braid/core/accelerator.h"
 #include "braid/core/error.h"
 #include "data/buffers.h"
+#include "data/device_ring.h"
 #include "data/order.h"
 #include "data/readers.h"
 
@@ -33,12 +34,16 @@ struct Loader::Impl {
         options(with),
         order(source->size(), options, part),
         pool(source->spec(), order.largest(), pinning_device(options)),
+        ring(options.device < 0
+                 ? nullptr
+                 : std::make_unique<DeviceRing>(*source, order.largest(), options.device)),
         readers(source, options) {}
 
   std::shared_ptr<const Source> source;
   LoaderOptions options;
   BatchOrder order;
   BufferPool pool;
+  std::unique_ptr<DeviceRing> ring;         // null: batches stay on the CPU
   int64_t epoch = 0, step = 0;              // of the batch that the caller gets next
   int64_t ahead_epoch = 0, ahead_step = 0;  // of the batch that readers begin next
   std::deque<std::shared_ptr<BatchJob>> jobs;
@@ -47,6 +52,8 @@ struct Loader::Impl {
   void begin_next();
   void fill(size_t count);
   void seek(int64_t to_epoch, int64_t to_step);
+  void send();        // the next batch, if it is not on its way
+  void send_ahead();  // the one after, beside the step that reads this one
   Batch give(BatchJob& job) const;
 };
 
@@ -66,9 +73,21 @@ void Loader::Impl::fill(size_t count) {
 void Loader::Impl::seek(int64_t to_epoch, int64_t to_step) {
   readers.forget();
   jobs.clear();  // a sample being read keeps its buffer until it is done
+  if (ring != nullptr) ring->release();
   epoch = ahead_epoch = to_epoch;
   step = ahead_step = to_step;
   if (ahead_step >= order.steps()) ++ahead_epoch, ahead_step = 0;
+}
+
+void Loader::Impl::send() {
+  if (ring != nullptr && !jobs.front()->device_input.defined()) ring->send(*jobs.front());
+}
+
+// What reads the batch before was given to the device: its memory is next.
+void Loader::Impl::send_ahead() {
+  if (ring == nullptr) return;
+  ring->release();
+  if (!jobs.empty() && readers.ready(*jobs.front())) send();
 }
 
 Batch Loader::Impl::give(BatchJob& job) const {
@@ -80,9 +99,10 @@ Batch Loader::Impl::give(BatchJob& job) const {
   batch.epoch = job.plan.epoch;
   batch.step = job.plan.step;
   if (options.device >= 0) {
-    for (auto& copied : job.host->copied) copied->stream_wait();
-    batch.input = job.device_input;
-    batch.target = job.device_target;
+    job.host->copied->stream_wait();
+    batch.input = std::move(job.device_input);
+    batch.target = std::move(job.device_target);
+    batch.fixed = true;
     return batch;
   }
   const bool full = job.count() == job.host->input.size(0);
@@ -103,15 +123,18 @@ std::optional<Batch> Loader::next() {
     ++my.epoch, my.step = 0;
     return std::nullopt;
   }
+  if (my.ring != nullptr) my.ring->wait_for_room();  // for the step, not for data
   const auto start = std::chrono::steady_clock::now();
   my.fill(1);
   my.readers.wait(*my.jobs.front());
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+  my.send();
   Batch batch = my.give(*my.jobs.front());
   batch.wait = waited.count();
   my.jobs.pop_front();
   ++my.step;
   if (my.options.workers > 0) my.fill(static_cast<size_t>(std::max<int64_t>(my.options.queue, 1)));
+  my.send_ahead();
   return batch;
 }
 

@@ -53,6 +53,11 @@ void Readers::wait(BatchJob& job) {
   if (job.error) std::rethrow_exception(job.error);
 }
 
+bool Readers::ready(const BatchJob& job) {
+  const std::lock_guard lock(mutex_);
+  return job.ready && !job.error;
+}
+
 void Readers::forget() {
   const std::lock_guard lock(mutex_);
   jobs_.clear();
@@ -85,7 +90,7 @@ void Readers::run(BatchJob& job, int64_t first, int64_t end) {
   } catch (...) {
     error = std::current_exception();
   }
-  std::unique_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   // The earliest bad sample of the batch is reported, whichever thread came upon one first.
   if (error && (job.failed_at < 0 || at < job.failed_at)) {
     job.failed_at = at;
@@ -93,16 +98,6 @@ void Readers::run(BatchJob& job, int64_t first, int64_t end) {
   }
   job.finished += end - first;
   if (job.finished < job.count()) return;
-  if (!job.error && options_.device >= 0) {
-    lock.unlock();
-    try {
-      copy_to_device(job);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    job.error = error;
-  }
   job.ready = true;
   job_ready_.notify_all();
 }
@@ -111,7 +106,11 @@ void Readers::read_sample(BatchJob& job, int64_t k) const {
   const int64_t index = job.plan.samples[static_cast<size_t>(k)];
   const Sample sample{job.host->input.select(0, k), job.host->target.select(0, k)};
   try {
-    source_->read({.index = index, .epoch = job.plan.epoch}, sample);
+    const Access access{.index = index, .epoch = job.plan.epoch};
+    if (options_.device >= 0)
+      source_->read_unscaled(access, sample);  // the device does the rest
+    else
+      source_->read(access, sample);
   } catch (const Error& error) {
     Complaint complaint = error.complaint();
     const std::string place = source_->describe(index);
@@ -141,15 +140,6 @@ void Readers::check_finite(const at::Tensor& values, const char* part, int64_t i
                            source_->describe(index), part, place),
        .why = "data.check_finite is on, and one such value spoils all weights",
        .fix = "repair or leave out the file; braid data check DIR lists all such places"});
-}
-
-void Readers::copy_to_device(BatchJob& job) const {
-  Accelerator& device = *accelerator();
-  const auto copy = [&](const at::Tensor& host, std::unique_ptr<Moment>& copied) {
-    return device.copy_async(host.narrow(0, 0, job.count()), options_.device, copied);
-  };
-  job.device_input = copy(job.host->input, job.host->copied[0]);
-  job.device_target = copy(job.host->target, job.host->copied[1]);
 }
 
 }  // namespace braid::data

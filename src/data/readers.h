@@ -20,7 +20,7 @@ struct BatchJob {
   BatchPlan plan;
   std::shared_ptr<HostBatch> host;
   std::vector<int64_t> weights;
-  at::Tensor device_input, device_target;  // once copied
+  at::Tensor device_input, device_target;  // once sent
   // Guarded by the readers' mutex:
   int64_t claimed = 0, finished = 0;
   int64_t failed_at = -1;  // the first sample that could not be read
@@ -39,6 +39,7 @@ class Readers {
 
   void start(std::shared_ptr<BatchJob> job);  // without threads it is read here
   void wait(BatchJob& job);                   // rethrows the error of its first bad sample
+  bool ready(const BatchJob& job);            // wait() would not wait
   void forget();                              // jobs not yet begun
 
  private:
@@ -46,7 +47,6 @@ class Readers {
   void run(BatchJob& job, int64_t first, int64_t end);
   void read_sample(BatchJob& job, int64_t k) const;
   void check_finite(const at::Tensor& values, const char* part, int64_t index) const;
-  void copy_to_device(BatchJob& job) const;
 
   std::shared_ptr<const Source> source_;
   LoaderOptions options_;

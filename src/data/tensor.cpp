@@ -7,8 +7,9 @@
 
 namespace braid::data {
 
-at::Tensor empty_tensor(const std::vector<int64_t>& shape, c10::ScalarType dtype) {
-  return at::empty(shape, at::TensorOptions().dtype(dtype).device(at::kCPU));
+at::Tensor empty_tensor(const std::vector<int64_t>& shape, c10::ScalarType dtype,
+                        c10::Device device) {
+  return at::empty(shape, at::TensorOptions().dtype(dtype).device(device));
 }
 
 std::vector<int64_t> random_permutation(int64_t size, uint64_t seed) {

@@ -8,7 +8,8 @@
 
 namespace braid::data {
 
-at::Tensor empty_tensor(const std::vector<int64_t>& shape, c10::ScalarType dtype);  // on the CPU
+at::Tensor empty_tensor(const std::vector<int64_t>& shape, c10::ScalarType dtype,
+                        c10::Device device = c10::kCPU);
 std::vector<int64_t> random_permutation(int64_t size,
                                         uint64_t seed);  // of a CPU generator of its own
 

@@ -8,6 +8,7 @@
 #include <ATen/ops/mul.h>
 #include <torch/library.h>
 
+#include <optional>
 #include <string>
 
 #include "braid/core/in_parts.h"
@@ -17,13 +18,22 @@
 namespace braid::kernels {
 namespace {
 
-at::Tensor keep_mask_cpu(const at::Tensor& like, double rate, int64_t key, int64_t first) {
+using Number = std::optional<at::Tensor>;
+
+// A step on the device makes the key of its masks: RandomKey::with.
+uint64_t host_key(int64_t key, const Number& step) {
+  const RandomKey base{static_cast<uint64_t>(key)};
+  return (step ? base.with(static_cast<uint64_t>(*step->const_data_ptr<int64_t>())) : base).bits;
+}
+
+at::Tensor keep_mask_cpu(const at::Tensor& like, double rate, int64_t key, int64_t first,
+                         const Number& step) {
   at::Tensor mask = at::empty(like.sizes(), like.options().dtype(c10::kBool));
   bool* out = static_cast<bool*>(mask.mutable_data_ptr());
-  const uint64_t limit = mix_threshold(rate);
+  const uint64_t limit = mix_threshold(rate), bits = host_key(key, step);
   in_parts(mask.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      out[i] = mix_keeps(static_cast<uint64_t>(key), static_cast<uint64_t>(first + i), limit);
+      out[i] = mix_keeps(bits, static_cast<uint64_t>(first + i), limit);
   });
   return mask;
 }
@@ -35,36 +45,55 @@ void xor_shift_(at::Tensor& x, int64_t bits) {
 
 // mix_keeps in tensor operations on int64 (which wrap in the same way), for devices without a
 // kernel of their own.
-at::Tensor keeps_by_ops(at::Tensor x, double rate, int64_t key) {  // x: places, used up
-  x.add_(1).mul_(static_cast<int64_t>(mix_golden)).add_(key);
+void mix_by_ops_(at::Tensor& x) {  // mix() without its first sum
   xor_shift_(x, 30);
   x.mul_(static_cast<int64_t>(mix_first));
   xor_shift_(x, 27);
   x.mul_(static_cast<int64_t>(mix_second));
   xor_shift_(x, 31);
+}
+
+at::Tensor key_by_ops(int64_t key, const at::Tensor& step) {  // key ^ mix(step + 1), mixed
+  const auto golden = static_cast<int64_t>(mix_golden);
+  at::Tensor word = step.add(1).add_(golden);
+  mix_by_ops_(word);
+  word.bitwise_xor_(key).add_(golden);
+  mix_by_ops_(word);
+  return word;
+}
+
+// x: places, used up
+at::Tensor keeps_by_ops(at::Tensor x, double rate, int64_t key, const Number& step) {
+  x.add_(1).mul_(static_cast<int64_t>(mix_golden));
+  if (step)
+    x.add_(key_by_ops(key, *step));
+  else
+    x.add_(key);
+  mix_by_ops_(x);
   x.bitwise_right_shift_(64 - mix_word_bits).bitwise_and_((int64_t{1} << mix_word_bits) - 1);
   return x.ge(static_cast<int64_t>(mix_threshold(rate)));
 }
 
-at::Tensor keep_mask_by_ops(const at::Tensor& like, double rate, int64_t key, int64_t first) {
+at::Tensor keep_mask_by_ops(const at::Tensor& like, double rate, int64_t key, int64_t first,
+                            const Number& step) {
   const auto options = like.options().dtype(c10::kLong);
-  return keeps_by_ops(at::arange(first, first + like.numel(), options), rate, key)
+  return keeps_by_ops(at::arange(first, first + like.numel(), options), rate, key, step)
       .view(like.sizes());
 }
 
-at::Tensor keep_mask_meta(const at::Tensor& like, double, int64_t, int64_t) {
+at::Tensor keep_mask_meta(const at::Tensor& like, double, int64_t, int64_t, const Number&) {
   return at::empty(like.sizes(), like.options().dtype(c10::kBool));
 }
 
 at::Tensor keep_part_cpu(const at::Tensor& like, double rate, int64_t key, int64_t first,
-                         at::IntArrayRef whole, at::IntArrayRef held) {
+                         at::IntArrayRef whole, at::IntArrayRef held, const Number& step) {
   at::Tensor mask = at::empty(like.sizes(), like.options().dtype(c10::kBool));
   bool* out = static_cast<bool*>(mask.mutable_data_ptr());
-  const uint64_t limit = mix_threshold(rate);
+  const uint64_t limit = mix_threshold(rate), bits = host_key(key, step);
   const DropPlaces places = drop_places(like.sizes(), whole, held, first);
   in_parts(mask.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      out[i] = mix_keeps(static_cast<uint64_t>(key), static_cast<uint64_t>(places.of(i)), limit);
+      out[i] = mix_keeps(bits, static_cast<uint64_t>(places.of(i)), limit);
   });
   return mask;
 }
@@ -91,23 +120,26 @@ at::Tensor places_by_ops(const at::Tensor& like, int64_t first, at::IntArrayRef 
 }
 
 at::Tensor keep_part_by_ops(const at::Tensor& like, double rate, int64_t key, int64_t first,
-                            at::IntArrayRef whole, at::IntArrayRef held) {
-  return keeps_by_ops(places_by_ops(like, first, whole, held), rate, key).view(like.sizes());
+                            at::IntArrayRef whole, at::IntArrayRef held, const Number& step) {
+  return keeps_by_ops(places_by_ops(like, first, whole, held), rate, key, step).view(like.sizes());
 }
 
 at::Tensor keep_part_meta(const at::Tensor& like, double, int64_t, int64_t, at::IntArrayRef,
-                          at::IntArrayRef) {
+                          at::IntArrayRef, const Number&) {
   return at::empty(like.sizes(), like.options().dtype(c10::kBool));
 }
 
+constexpr const char* keep_mask_arguments =
+    "(Tensor like, float rate, int key, int first, Tensor? step=None) -> Tensor";
 constexpr const char* keep_part_arguments =
-    "(Tensor like, float rate, int key, int first, int[] whole, int[] held) -> Tensor";
+    "(Tensor like, float rate, int key, int first, int[] whole, int[] held, Tensor? "
+    "step=None) -> Tensor";
 
 TORCH_LIBRARY_FRAGMENT(braid, library) {
   library.def((std::string("keep_part") + keep_part_arguments).c_str());
   library.def((std::string("keep_part_by_ops") + keep_part_arguments).c_str());
-  library.def("keep_mask(Tensor like, float rate, int key, int first) -> Tensor");
-  library.def("keep_mask_by_ops(Tensor like, float rate, int key, int first) -> Tensor");
+  library.def((std::string("keep_mask") + keep_mask_arguments).c_str());
+  library.def((std::string("keep_mask_by_ops") + keep_mask_arguments).c_str());
 }
 TORCH_LIBRARY_IMPL(braid, CPU, library) {
   library.impl("keep_mask", &keep_mask_cpu);
@@ -125,17 +157,21 @@ TORCH_LIBRARY_IMPL(braid, CompositeExplicitAutograd, library) {
   library.impl("keep_part_by_ops", &keep_part_by_ops);
 }
 
+Number number_of(const at::Tensor& step) { return step.defined() ? Number(step) : std::nullopt; }
+
 at::Tensor dropped(const at::Tensor& x, const at::Tensor& mask, double rate) {
   return x.mul(mask).mul_(1 / (1 - rate));
 }
 
 }  // namespace
 
-at::Tensor keep_mask(const at::Tensor& like, double rate, RandomKey key, int64_t first) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("braid::keep_mask", "")
-                             .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t)>();
-  return op.call(like.detach(), rate, static_cast<int64_t>(key.bits), first);
+at::Tensor keep_mask(const at::Tensor& like, double rate, RandomKey key, int64_t first,
+                     const at::Tensor& step) {
+  static const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("braid::keep_mask", "")
+          .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t, const Number&)>();
+  return op.call(like.detach(), rate, static_cast<int64_t>(key.bits), first, number_of(step));
 }
 
 at::Tensor keep_mask(const at::Tensor& like, const Drop& drop) {
@@ -148,12 +184,13 @@ at::Tensor keep_mask(const at::Tensor& like, const Drop& drop) {
   int64_t a_sample = 1;
   for (size_t dim = 1; dim < whole.size(); ++dim) a_sample *= whole[dim];
   const int64_t first = drop.first_sample * a_sample;
-  if (held.empty()) return keep_mask(like, drop.rate, drop.key, first);
+  if (held.empty()) return keep_mask(like, drop.rate, drop.key, first, drop.step);
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("braid::keep_part", "")
                              .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t,
-                                               at::IntArrayRef, at::IntArrayRef)>();
-  return op.call(like.detach(), drop.rate, static_cast<int64_t>(drop.key.bits), first, whole, held);
+                                               at::IntArrayRef, at::IntArrayRef, const Number&)>();
+  return op.call(like.detach(), drop.rate, static_cast<int64_t>(drop.key.bits), first, whole, held,
+                 number_of(drop.step));
 }
 
 at::Tensor dropout(const at::Tensor& x, Drop drop) {
@@ -163,7 +200,7 @@ at::Tensor dropout(const at::Tensor& x, Drop drop) {
 at::Tensor drop_path(const at::Tensor& x, Drop drop) {
   at::Tensor one = x.detach();  // [batch, 1, ...]
   for (int64_t dim = 1; dim < x.dim(); ++dim) one = one.narrow(dim, 0, 1);
-  return dropped(x, keep_mask(one, drop.rate, drop.key, drop.first_sample), drop.rate);
+  return dropped(x, keep_mask(one, drop.rate, drop.key, drop.first_sample, drop.step), drop.rate);
 }
 
 }  // namespace braid::kernels

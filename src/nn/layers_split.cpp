@@ -157,8 +157,9 @@ LayerRow Linear::row(std::vector<int64_t> lead) const {
 
 kernels::Drop Dropout::at(const Pass& pass) const {
   if (!active(pass)) return {};
-  const RandomKey key = random_key(pass.seed, path_).with(static_cast<uint64_t>(pass.step));
-  return {rate_, key, pass.first_sample};
+  const RandomKey key = random_key(pass.seed, path_);
+  if (pass.device_step.defined()) return {rate_, key, pass.first_sample, {}, pass.device_step};
+  return {rate_, key.with(static_cast<uint64_t>(pass.step)), pass.first_sample};
 }
 
 at::Tensor Dropout::operator()(const at::Tensor& x, const Pass& pass) const {
@@ -190,8 +191,9 @@ at::Tensor DropPath::operator()(const at::Tensor& x, const Pass& pass) const {
   std::vector<int64_t> one(static_cast<size_t>(x.dim()), 1);
   one[0] = x.size(0);
   const at::Tensor factors = at::empty(one, x.options());
-  return x.mul(factors.copy_(kernels::keep_mask(factors, drop.rate, drop.key, drop.first_sample))
-                   .div_(1 - drop.rate));
+  return x.mul(
+      factors.copy_(kernels::keep_mask(factors, drop.rate, drop.key, drop.first_sample, drop.step))
+          .div_(1 - drop.rate));
 }
 
 }  // namespace braid::nn

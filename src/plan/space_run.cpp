@@ -172,9 +172,10 @@ LayoutRun quick_layout(const train::RunOptions& options, int64_t world, const La
   const double times = static_cast<double>(shorter->micros) / passes_run;
   run.tokens *= times;
   run.flops *= times;
+  const int64_t batches = train::MeasureOptions{.device = how.device}.batches();
   for (RankRun& rank : run.ranks) {
     if (how.trace) rank.trace = with_passes(rank.trace, shorter->micros);
-    add_input(rank.memory, shorter->more_bytes);
+    add_input(rank.memory, batches * shorter->more_bytes);
   }
   return run;
 }

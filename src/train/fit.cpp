@@ -190,7 +190,7 @@ int64_t shorten(RunOptions& options, const MeasureOptions& how) {
   if (samples <= few) return 0;
   options.train.global_batch.reset();
   options.train.local_batch = few;
-  return bytes_of_samples(options, samples - few);
+  return how.batches() * bytes_of_samples(options, samples - few);
 }
 
 Room room_of(const RunOptions& options, c10::Device device, const Ranks& ranks) {
@@ -253,7 +253,7 @@ int64_t largest_micro_batch(const RunOptions& options, const MeasureOptions& how
       tried.train.global_batch.reset();
       tried.train.local_batch = sizes[i];
       tried.train.micro_batch.reset();
-      const int64_t others = bytes_of_samples(options, samples - sizes[i]);
+      const int64_t others = how.batches() * bytes_of_samples(options, samples - sizes[i]);
       return predict_peak(tried, how).bytes + others <= room;
     });
     if (count > 0 && fits(count - 1)) return sizes[count - 1];

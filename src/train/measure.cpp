@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "braid/core/accelerator.h"
+#include "braid/core/observe.h"
 #include "braid/memory/instruments.h"
 #include "braid/train/evaluate.h"
 #include "braid/train/layout.h"
@@ -97,6 +98,10 @@ Rig::Rig(const RunOptions& given, const MeasureOptions& how)
       batch(empty_batch(options, local_batch_of(options.train, ranks.mesh.batch_ranks()),
                         how.device)) {
   batch.global_samples = batch.samples * ranks.mesh.batch_ranks();
+  if (how.batches() == 1) return;
+  ahead = empty_batch(options, batch.samples, how.device);
+  mark(ahead.input, MemoryKind::input);
+  mark(ahead.target, MemoryKind::input);
 }
 
 void Rig::begin() {
@@ -161,6 +166,7 @@ data::Batch empty_batch(const RunOptions& options, int64_t samples, c10::Device 
   batch.target = zeros_batch(samples, shape.target, there.dtype(dtype(shape.classes)));
   batch.samples = samples;
   batch.weights.assign(static_cast<size_t>(samples), shape.tokens ? shape.target[0] : 1);
+  batch.fixed = true;
   return batch;
 }
 
@@ -202,12 +208,13 @@ void watch_step(memory::Ledger& ledger, const RunOptions& options, MeasureOption
 }
 
 std::vector<double> time_steps(const RunOptions& options, c10::Device device, int steps) {
-  Rig rig(options, {.device = device, .dry = false});
+  Rig rig(options, {.device = device, .dry = false, .batch_ahead = false});
   const auto finish = [&] {
     if (device.is_cuda()) accelerator()->synchronize(device.index());
     return std::chrono::steady_clock::now();
   };
   rig.whole_step();
+  for (int i = 0; rig.parts.graph != nullptr && i < 3; ++i) rig.whole_step();  // until one replays
   std::vector<double> seconds;
   for (int i = 0; i < steps; ++i) {
     const auto start = finish();

@@ -114,6 +114,8 @@ void describe(Fields& fields, TrainOptions& options) {
       "tune", options.tune,
       "CUDA: time the algorithms of 16-bit matrix products at the first use of a shape and "
       "keep the fastest; off: torch's choice, the same in every run");
+  fields.choice("graph", options.graph, {"auto", "on", "off"},
+                "replay the step as a CUDA graph: auto, where nothing forbids it");
   fields.field("device", options.device, "where to train", {.one_of = {"auto", "cpu", "cuda"}});
   fields.field("threads", options.threads, "CPU threads of the math; 0: all cores",
                {.at_least = 0});

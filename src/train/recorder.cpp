@@ -7,12 +7,23 @@
 
 #include "braid/core/error.h"
 #include "train/finite.h"
+#include "train/graph.h"
 
 namespace braid::train {
 
 void Recorder::add(StepRecord record, StepResult result) {
-  pending_.emplace_back(record, std::move(result));
-  if (static_cast<int64_t>(pending_.size()) >= read_every_) flush();
+  Late late{record, std::move(result), nullptr};
+  const bool gpu = late.result.loss.defined() && late.result.loss.is_cuda();
+  if (gpu) {
+    const at::Tensor values = packed(late.result);
+    const at::Tensor host = accelerator()->pinned_like(values);
+    host.copy_(values, /*non_blocking=*/true);
+    late.there = accelerator()->moment(values.get_device());
+    late.result = unpacked(host, late.result);
+  }
+  pending_.push_back(std::move(late));
+  const size_t newest = gpu ? 1 : 0;  // its step has only begun
+  if (static_cast<int64_t>(pending_.size() - newest) >= read_every_) flush_all_but(newest);
 }
 
 void Recorder::read(StepRecord& record, const StepResult& result) {
@@ -25,10 +36,16 @@ void Recorder::read(StepRecord& record, const StepResult& result) {
     record.grad_norm = result.grad_norm.item<double>();
 }
 
-void Recorder::flush() {
-  std::vector<std::pair<StepRecord, StepResult>> batch;
+void Recorder::flush() { flush_all_but(0); }
+
+void Recorder::flush_all_but(size_t newest) {
+  std::vector<Late> batch;
   batch.swap(pending_);
-  for (auto& [record, result] : batch) {
+  for (size_t i = batch.size() - newest; i < batch.size(); ++i)
+    pending_.push_back(std::move(batch[i]));
+  batch.resize(batch.size() - newest);
+  for (auto& [record, result, there] : batch) {
+    if (there != nullptr) there->host_wait();
     read(record, result);
     sink_.step(record);
     // Not even fp16 may go on: the scale touches the gradients, not this loss.

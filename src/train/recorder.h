@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Turns results that still lie on the device into records. On a GPU values are read a few steps
-// late, all at once, so that the host never waits inside a step; on the CPU at once.
+// Turns results that still lie on the device into records. On a GPU they are copied to the host
+// behind their step and read some steps late, never those of the step that still runs: the host
+// does not wait for the device. On the CPU they are read at once.
 #pragma once
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "braid/core/accelerator.h"
 #include "braid/core/record.h"
 #include "braid/report/sink.h"
 #include "braid/train/step.h"
@@ -24,11 +27,18 @@ class Recorder {
   int64_t samples = 0;
 
  private:
-  void read(StepRecord& record, const StepResult& result);
+  static void read(StepRecord& record, const StepResult& result);
 
   report::Sink& sink_;
   int64_t read_every_;
-  std::vector<std::pair<StepRecord, StepResult>> pending_;
+  struct Late {
+    StepRecord record;
+    StepResult result;              // on the host, once it is there
+    std::unique_ptr<Moment> there;  // null: it is
+  };
+  void flush_all_but(size_t newest);
+
+  std::vector<Late> pending_;
 };
 
 }  // namespace braid::train

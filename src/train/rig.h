@@ -28,6 +28,7 @@ struct Rig {
   std::unique_ptr<nn::Model> model;
   StepParts parts;
   data::Batch batch;
+  data::Batch ahead;  // on a GPU: the loader's second one
 };
 
 // The allocator of a real GPU counts for itself: a witness beside the ledger.

@@ -57,6 +57,19 @@ double Step::whole_weight(const data::Batch& batch) const {
   return static_cast<double>(weight_between(batch.weights, 0, batch.samples));
 }
 
+std::vector<double> Step::shares(const data::Batch& batch) const {
+  const int64_t samples = batch.input.size(0);
+  const int64_t size = options_.micro_batch > 0 ? options_.micro_batch : samples;
+  const auto all = static_cast<double>(weight_between(batch.weights, 0, batch.samples));
+  std::vector<double> shares;
+  for (int64_t begin = 0; begin < samples; begin += size) {
+    const int64_t real = std::clamp<int64_t>(batch.samples - begin, 0, size);
+    const int64_t weight = weight_between(batch.weights, begin, begin + real);
+    shares.push_back(weight == 0 ? 0 : static_cast<double>(weight) / all);
+  }
+  return shares;
+}
+
 // The batch in micro-batches, as many on every rank. A rank whose samples have run out still makes
 // the pass, on padding, if others may wait for it within: its loss counts nothing.
 std::vector<Micro> Step::micros_of(const data::Batch& batch, nn::Pass pass,

@@ -2,6 +2,8 @@
 #include "train/step_parts.h"
 
 #include "braid/core/accelerator.h"
+#include "braid/core/dry.h"
+#include "braid/core/observe.h"
 #include "braid/parallel/replicate.h"
 #include "braid/parallel/zero.h"
 
@@ -117,16 +119,38 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
             .stash = stash.get(),
             .staged = staged.get(),
             .phase = ranks.phase}) {
-  if (!device.is_cuda() || accelerator() == nullptr) return;
-  accelerator()->allow_tf32(policy.tf32);
-  accelerator()->tune_products(options.train.tune);
+  if (device.is_cuda() && accelerator() != nullptr) {
+    accelerator()->allow_tf32(policy.tf32);
+    accelerator()->tune_products(options.train.tune);
+  }
+  no_graph = graph_refusal(options, device, ranks);
+  if (options.train.graph == UseGraph::off || !no_graph.empty()) return;
+  // A dry run captures nothing, and instruments want to see each operator.
+  if (observer() != nullptr || params.empty() || !has_data(params.front().tensor)) return;
+  graph = std::make_unique<StepGraph>(
+      accelerator()->capture_pool(device.index()), device,
+      [this](const data::Batch& batch, const nn::Pass& pass, const optim::LearningRate& lr) {
+        return whole_step(batch, pass, lr);
+      });
 }
 
-StepResult StepParts::run(const data::Batch& batch, const nn::Pass& pass,
-                          const optim::LearningRate& lr) {
+StepResult StepParts::whole_step(const data::Batch& batch, const nn::Pass& pass,
+                                 const optim::LearningRate& lr) {
   StepResult result = step.run(batch, pass, lr);
   if (ema) ema->update();
   return result;
+}
+
+StepResult StepParts::run(const data::Batch& batch, const nn::Pass& pass, double lr) {
+  if (graph == nullptr) return whole_step(batch, pass, lr);
+  return graph->run(batch, pass, {.lr = lr, .shares = step.shares(batch), .eager = eager});
+}
+
+void StepParts::beside(const std::function<void()>& work) const {
+  if (graph != nullptr)
+    graph->beside(work);
+  else
+    work();
 }
 
 at::Tensor StepParts::forward(nn::Model& model, const at::Tensor& input, nn::Pass pass) {

@@ -3,8 +3,10 @@
 // them. The trainer and the measured step both take it from here, so that a dry run counts what
 // training does.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "braid/memory/recompute.h"
@@ -18,6 +20,7 @@
 #include "braid/train/ranks.h"
 #include "braid/train/rounds.h"
 #include "braid/train/step.h"
+#include "train/graph.h"
 #include "train/staged.h"
 
 namespace braid::train {
@@ -28,7 +31,11 @@ struct StepParts {
   StepParts(const StepParts&) = delete;
   StepParts& operator=(const StepParts&) = delete;
 
-  StepResult run(const data::Batch& batch, const nn::Pass& pass, const optim::LearningRate& lr);
+  StepResult run(const data::Batch& batch, const nn::Pass& pass, double lr);
+  StepResult whole_step(const data::Batch& batch, const nn::Pass& pass,
+                        const optim::LearningRate& lr);  // without the graph
+  // Work beside the steps, in the memory of the graph if there is one.
+  void beside(const std::function<void()>& work) const;
 
   // Output of this rank; undefined where another rank of the pipeline has it.
   at::Tensor forward(nn::Model& model, const at::Tensor& input, nn::Pass pass);
@@ -53,7 +60,10 @@ struct StepParts {
   optim::Optimizer optimizer;
   std::optional<optim::LossScaler> scaler;
   std::optional<optim::Ema> ema;
-  Step step;  // holds on to those above
+  Step step;                         // holds on to those above
+  std::unique_ptr<StepGraph> graph;  // null: the step runs operator by operator
+  std::string no_graph;              // why
+  bool eager = false;                // the next steps are looked at: no replay
 };
 
 }  // namespace braid::train

@@ -36,6 +36,7 @@ State StepParts::optimizer_state() const {
 
 State StepParts::prepare_optimizer(const State& saved) {
   State wanted = optimizer.prepare(saved);
+  if (graph != nullptr) graph->forget();
   if (host == nullptr) {
     refuse_waiting(saved);
     return wanted;

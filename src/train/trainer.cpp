@@ -109,7 +109,9 @@ void Trainer::Impl::train_on(const data::Batch& batch) {
     parts.rounds.begin(report(static_cast<double>(
         std::accumulate(batch.weights.begin(), batch.weights.end(), int64_t{0}))));
   const double waited = ranks.world.waited_seconds();
+  parts.eager = !profiler->done();
   StepResult result = run_step(batch, pass, lr);
+  tell_of_graph();
   if (!ranks.alone()) take_reports();
   ++step;
   epoch = batch.epoch;

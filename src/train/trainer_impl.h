@@ -58,6 +58,8 @@ struct Trainer::Impl {
   void train_on(const data::Batch& batch);
   StepResult run_step(const data::Batch& batch, const nn::Pass& pass, double lr);
   StepResult counted_step(const data::Batch& batch, const nn::Pass& pass, double lr);
+  void check_graph() const;
+  void tell_of_graph();
   void look_for_bad_values(const data::Batch& batch, nn::Pass pass);
   std::string bad_value_in(const data::Batch& batch, const Forward& forward);
   bool any_rank(bool here) const;
@@ -107,6 +109,7 @@ struct Trainer::Impl {
   optim::ScheduleContext schedule;
   double flops_per_sample;  // by the layers' formulas until a step was counted
   bool flops_counted = false;
+  bool graph_told = false;
 
   int64_t step = 0;         // done so far
   int64_t epoch = 0;        // of the last step

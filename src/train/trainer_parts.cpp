@@ -91,6 +91,7 @@ Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::S
       flops_per_sample(3 * whole_flops(model, options, ranks.mesh)) {
   if (ranks.ledger == nullptr) ranks.ledger = limited_memory(options, device);
   profiler = std::make_unique<Profiler>(make_profiler());
+  check_graph();
   watch_divergence();
   limit_steps();
 }
@@ -184,11 +185,14 @@ ValidRecord Trainer::Impl::evaluate(data::Split split) {
                        share_of(ranks.mesh));
   parts.swap_averages();
   try {
-    ValidRecord record = train::evaluate(
-        model, loading, options.train.loss,
-        {.ranks = ranks.batch(),
-         .forward = [&](const at::Tensor& input) { return parts.forward(model, input, {}); },
-         .tick = [&] { progress("evaluation after step"); }});
+    ValidRecord record;
+    parts.beside([&] {
+      record = train::evaluate(
+          model, loading, options.train.loss,
+          {.ranks = ranks.batch(),
+           .forward = [&](const at::Tensor& input) { return parts.forward(model, input, {}); },
+           .tick = [&] { progress("evaluation after step"); }});
+    });
     parts.swap_averages();
     return agreed_record(record);
   } catch (...) {

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -117,10 +118,26 @@ TEST(Layers, MasksByTensorOperationsAreThoseOfTheLoop) {
   const RandomKey key = random_key(3, "mask");
   const auto by_ops = c10::Dispatcher::singleton()
                           .findSchemaOrThrow("braid::keep_mask_by_ops", "")
-                          .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t)>();
+                          .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t,
+                                            const std::optional<at::Tensor>&)>();
   const int64_t first = int64_t{1} << 40;
   EXPECT_TRUE(kernels::keep_mask(like, 0.37, key, first)
-                  .equal(by_ops.call(like, 0.37, static_cast<int64_t>(key.bits), first)));
+                  .equal(by_ops.call(like, 0.37, static_cast<int64_t>(key.bits), first, {})));
+}
+
+TEST(Layers, MasksOfAStepOnTheDeviceAreThoseOfTheStep) {
+  const at::Tensor x = noise({64, 8}, "x");
+  const Dropout drop(Scope{{}, "blocks.0"}, "drop", 0.5);
+  const at::Tensor step = at::full({}, 4, c10::kLong);
+  const auto at_step = [&](int64_t number) {
+    return drop(x, {.training = true, .seed = 9, .step = number});
+  };
+  const auto late = [&] {
+    return drop(x, {.training = true, .seed = 9, .step = 0, .device_step = step});
+  };
+  EXPECT_TRUE(late().equal(at_step(4)));
+  step.fill_(7);
+  EXPECT_TRUE(late().equal(at_step(7)));
 }
 
 TEST(Attention, NamedKernelEqualsTheWrittenOutFormula) {

@@ -2,6 +2,7 @@
 // Dropout of a part of a tensor is that part of the dropout of the whole.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -47,10 +48,11 @@ TEST(DropWindow, OfLaterSamplesContinuesTheBatch) {
 }
 
 TEST(DropWindow, ByTensorOperationsIsThatOfTheLoop) {
-  const auto by_ops = c10::Dispatcher::singleton()
-                          .findSchemaOrThrow("braid::keep_part_by_ops", "")
-                          .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t,
-                                            at::IntArrayRef, at::IntArrayRef)>();
+  const auto by_ops =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("braid::keep_part_by_ops", "")
+          .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t, at::IntArrayRef,
+                            at::IntArrayRef, const std::optional<at::Tensor>&)>();
   const RandomKey key = random_key(3, "mask");
   const at::Tensor like = at::ones({3, 7, 8});
   const Drop drop = {.rate = 0.37,
@@ -60,7 +62,28 @@ TEST(DropWindow, ByTensorOperationsIsThatOfTheLoop) {
   const int64_t first = drop.first_sample * 20 * 30;
   EXPECT_TRUE(keep_mask(like, drop)
                   .equal(by_ops.call(like, 0.37, static_cast<int64_t>(key.bits), first, {3, 20, 30},
-                                     {1, 0, 3, 1, 9, 11, 1, 18, 20, 2, 3, 11})));
+                                     {1, 0, 3, 1, 9, 11, 1, 18, 20, 2, 3, 11}, {})));
+}
+
+TEST(DropWindow, AStepOnTheDeviceMakesTheKey) {
+  const auto by_ops =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("braid::keep_part_by_ops", "")
+          .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t, at::IntArrayRef,
+                            at::IntArrayRef, const std::optional<at::Tensor>&)>();
+  const RandomKey key = random_key(3, "mask");
+  const at::Tensor like = at::ones({3, 7, 8}), step = at::full({}, 41, c10::kLong);
+  const Drop known = {.rate = 0.37, .key = key.with(41), .windows = {{2, 30, {{3, 11}}}}};
+  Drop late = known;
+  late.key = key;
+  late.step = step;
+  const at::Tensor expected = keep_mask(like, known);
+  EXPECT_TRUE(keep_mask(like, late).equal(expected));
+  EXPECT_TRUE(
+      by_ops.call(like, 0.37, static_cast<int64_t>(key.bits), 0, {3, 7, 30}, {2, 3, 11}, step)
+          .equal(expected));
+  step.fill_(42);
+  EXPECT_FALSE(keep_mask(like, late).equal(expected));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // is null and everything runs on the CPU.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,24 @@ class MemoryListener {
   virtual void taken(const void* address, int64_t bytes, int device) = 0;  // as asked for
   virtual void taken_pinned(const void* address, int64_t bytes) = 0;
   virtual void freed(const void* address) = 0;
+};
+
+// Work of a device that was recorded once (a CUDA graph).
+class Captured {
+ public:
+  virtual ~Captured() = default;
+  virtual void replay() = 0;  // on the current stream, on the memory that was captured
+};
+
+// A stream and a memory pool in which work is captured. What runs there without capture shares the
+// pool: a replay overwrites all that is not alive any more, and takes no memory of its own.
+class CapturePool {
+ public:
+  virtual ~CapturePool() = default;
+  // Runs `work` there at once, after what the current stream was given and before what comes next.
+  virtual void run(const std::function<void()>& work) = 0;
+  // Records `work` without running it. Throws c10::Error if something in it cannot be recorded.
+  virtual std::unique_ptr<Captured> capture(const std::function<void()>& work) = 0;
 };
 
 // What the caching allocator of a device holds, bytes.
@@ -56,12 +75,15 @@ class Accelerator {
   virtual void tune_products(bool on) = 0;
   virtual at::Tensor pinned_like(
       const at::Tensor& host) = 0;  // page-locked memory of the same shape
-  // Copies page-locked host memory to the device on a stream of its own.
-  virtual at::Tensor copy_async(const at::Tensor& host, int device,
-                                std::unique_ptr<Moment>& done) = 0;
+  // Runs `work` on the stream that brings batches, after `after` (null: at once). The tensors in it
+  // stay until the moment.
+  virtual std::unique_ptr<Moment> bring(int device, Moment* after,
+                                        const std::function<void()>& work) = 0;
   // Copies between page-locked host memory and the device, either way, on a stream of its own that
   // first waits for what the current stream was given. Both tensors stay until the moment.
   virtual std::unique_ptr<Moment> copy_beside(const at::Tensor& to, const at::Tensor& from) = 0;
+  virtual std::unique_ptr<Moment> moment(int device) = 0;  // now, on the current stream
+  virtual std::unique_ptr<CapturePool> capture_pool(int device) = 0;
 };
 
 struct AcceleratorStatus {

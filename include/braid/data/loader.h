@@ -52,8 +52,9 @@ struct Batch {
   std::vector<int64_t> weights;  // a sample each: 1, or its number of targets that count (token
                                  // models); 0 for padding
   int64_t epoch = 0;
-  int64_t step = 0;  // within the epoch
-  double wait = 0;   // seconds that next() waited for the readers
+  int64_t step = 0;    // within the epoch
+  double wait = 0;     // seconds that next() waited for the readers
+  bool fixed = false;  // its memory comes again for later batches: a captured step may read it
 };
 
 class Loader {

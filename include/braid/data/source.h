@@ -34,6 +34,11 @@ struct Access {
   int64_t epoch = 0;  // sources that draw at random (crops) draw by (seed, epoch, index)
 };
 
+// x <- (x - mean[c]) / std[c] for every channel of a sample [C, ...], in fp32; empty: as it is.
+struct Scaling {
+  std::vector<float> mean = {}, std = {};
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -42,6 +47,9 @@ class Source {
   // Fills `out`. Called by many threads at once. Throws DataError that names the file and the
   // sample.
   virtual void read(Access access, const Sample& out) const = 0;
+  // What read() does at last to input and target, and a GPU may do instead, with the same bits.
+  virtual Scaling scaling() const { return {}; }
+  virtual void read_unscaled(Access access, const Sample& out) const { read(access, out); }
   virtual std::string describe(
       int64_t index) const = 0;  // "data/train/2008.h5, frame 12": for messages
 };

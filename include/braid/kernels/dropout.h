@@ -28,13 +28,17 @@ struct Drop {
   RandomKey key = {};
   int64_t first_sample = 0;              // place of x[0] in the global batch
   std::vector<DropWindow> windows = {};  // of the dimensions that x does not hold whole
+  // int64 scalar on the device: key.with(step) decides, whatever it holds when the mask is made.
+  // Undefined: key as it is.
+  at::Tensor step = {};
 };
 
 at::Tensor dropout(const at::Tensor& x, Drop drop);    // an element each; x is [batch, ...]
 at::Tensor drop_path(const at::Tensor& x, Drop drop);  // whole samples
 
 // Element i is true with probability 1 - rate, decided by (key, first + i).
-at::Tensor keep_mask(const at::Tensor& like, double rate, RandomKey key, int64_t first);
+at::Tensor keep_mask(const at::Tensor& like, double rate, RandomKey key, int64_t first,
+                     const at::Tensor& step = {});
 // The part of the mask of a whole batch that `like` [batch, ...] holds.
 at::Tensor keep_mask(const at::Tensor& like, const Drop& drop);
 

@@ -43,8 +43,10 @@ struct Pass {
   bool training = false;
   uint64_t seed = 0;
   int64_t step = 0;
-  int64_t first_sample = 0;           // index of the batch's first sample within the global batch
-  BlockRunner* blocks = nullptr;      // stands around each of Model::blocks(); null: nobody
+  at::Tensor device_step = {};    // the same as an int64 scalar on the device, which replays of a
+                                  // captured step read; undefined: `step` holds
+  int64_t first_sample = 0;       // index of the batch's first sample within the global batch
+  BlockRunner* blocks = nullptr;  // stands around each of Model::blocks(); null: nobody
   SegmentRunner* segments = nullptr;  // computes blocks or attention again in the backward pass
   Extras* extras = nullptr;           // of a training pass; null: nobody wants them
   // Set by models whose samples are tokens: which of them are here. Unset: all of them.

@@ -26,6 +26,9 @@ struct MeasureOptions {
   // it is: all of the model in one process.
   int64_t world = 1, rank = 0;
   const Ranks* ranks = nullptr;  // over these groups instead, all of their ranks together
+  bool batch_ahead = true;       // CUDA: the next batch is there beside the step, as in training
+
+  int64_t batches() const { return device.is_cuda() && batch_ahead ? 2 : 1; }
 };
 
 // One part of training, from its beginning with what was alive then.

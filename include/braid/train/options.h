@@ -27,6 +27,7 @@
 namespace braid::train {
 
 enum class LastBatch { drop, keep };  // the incomplete one at the end of an epoch
+enum class UseGraph { automatic, on, off };
 
 struct TrainOptions {
   int64_t steps = 0;  // 0: by epochs or time
@@ -49,6 +50,7 @@ struct TrainOptions {
   bool initial_validation = false;  // validate before the first step
   bool look_for_nan = false;  // check each step and name the first bad parameter or activation
   bool tune = true;           // time the algorithms of matrix products at their first use (CUDA)
+  UseGraph graph = UseGraph::automatic;  // replay the step as a CUDA graph
   std::string device = "auto";
   int64_t threads = 0;  // CPU threads of the math, 0: all cores
 };

@@ -68,6 +68,8 @@ class Step {
   Step(nn::Model& model, optim::Optimizer& optimizer, StepOptions options,
        optim::LossScaler* scaler = nullptr, StepShare share = {});
   StepResult run(const data::Batch& batch, nn::Pass pass, const optim::LearningRate& lr);
+  // Of the loss, by micro-batch that runs; what a captured step has built in.
+  std::vector<double> shares(const data::Batch& batch) const;
   // Gradients of the batch's mean loss, without an update: what tests and `braid parity` compare.
   StepResult gradients(const data::Batch& batch, nn::Pass pass);
 
