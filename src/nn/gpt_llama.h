@@ -13,6 +13,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/kernels/head_loss.h"
 #include "braid/nn/blocks.h"
 #include "braid/nn/layers.h"
 #include "braid/nn/model.h"
@@ -101,7 +102,8 @@ struct LanguageModel : Layer {
       lm_head = child<Linear>("lm_head", o.width, o.vocabulary, untied);
   }
 
-  // tokens [batch, seq] of an integer dtype -> scores [batch, seq, vocabulary]
+  // tokens [batch, seq] of an integer dtype -> scores [batch, seq, vocabulary], or the sum of
+  // losses
   at::Tensor forward(const at::Tensor& tokens, const Pass& pass) {
     return stage({0, options.layers}, {tokens}, pass)[0];
   }
@@ -114,7 +116,21 @@ struct LanguageModel : Layer {
                             : with_tokens_of(pass, carry.at(0), options.sequence, layout());
     at::Tensor x = first ? body->embed(own_tokens(carry[0], layout()), with) : carry[0];
     x = body->run(x, some, with);
-    return {last ? scores(body->last_norm(x), with) : x};
+    if (!last) return {x};
+    const at::Tensor y = body->last_norm(x);
+    return {with.aim.target.defined() && gives_losses() ? losses(y, with) : scores(y, with)};
+  }
+
+  // With all of the vocabulary here, and gradients of weights that come with those of the input.
+  bool gives_losses() const {
+    return layout().tensor.size() == 1 && layout().later == nullptr && !as_reference();
+  }
+
+  at::Tensor losses(const at::Tensor& x, const Pass& pass) const {
+    const at::Tensor& weight = lm_head != nullptr ? lm_head->weight : body->embedding->weight;
+    return kernels::head_loss(cast(x).flatten(0, 1), weight,
+                              own_tokens(pass.aim.target, layout()).flatten(),
+                              {.ignored = ignored_target, .scale = pass.aim.scale});
   }
 
   at::Tensor scores(const at::Tensor& x, const Pass& pass) const {

@@ -51,15 +51,16 @@ at::Tensor cross_entropies(const at::Tensor& output, const at::Tensor& target,
 
 }  // namespace
 
+// The sum over counted targets over their number; a batch in which none counts gives 0, not NaN.
+at::Tensor mean_of_losses(const at::Tensor& sum, const at::Tensor& target, const LossShare& share) {
+  const at::Tensor counted = count_over(target.ne(ignored_target).sum(), share.context);
+  return comm::reduce_from(sum, share.context) / counted.clamp_min(1);
+}
+
 at::Tensor loss(Loss kind, const at::Tensor& output, const at::Tensor& target,
                 const LossShare& share) {
-  if (kind == Loss::cross_entropy) {
-    // The sum over counted targets over their number; a batch in which none counts gives 0, not
-    // NaN.
-    const at::Tensor counted = count_over(target.ne(ignored_target).sum(), share.context);
-    const at::Tensor sum = cross_entropies(output, target, share).sum();
-    return comm::reduce_from(sum, share.context) / counted.clamp_min(1);
-  }
+  if (kind == Loss::cross_entropy)
+    return mean_of_losses(cross_entropies(output, target, share).sum(), target, share);
   return loss_by_sample(kind, output, target, share).mean();
 }
 

@@ -70,6 +70,12 @@ class ModuleModel final : public Model {
     else
       return Model::loss_share();
   }
+  bool gives_losses() const override {
+    if constexpr (requires { module_->gives_losses(); })
+      return module_->gives_losses();
+    else
+      return Model::gives_losses();
+  }
   at::Tensor whole_output(const at::Tensor& output) const override {
     if constexpr (requires { module_->whole_output(output); })
       return module_->whole_output(output);

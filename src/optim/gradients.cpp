@@ -65,18 +65,24 @@ at::Tensor norm_over(const comm::Group& owners, const at::Tensor& own,
 
 }  // namespace
 
-at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm,
-                          const comm::Group& owners) {
+at::Tensor grad_norm(const std::vector<Param>& params, const comm::Group& owners) {
   const c10::NoGradGuard no_grad;
   std::vector<Param> counted;  // by this rank
   std::copy_if(params.begin(), params.end(), std::back_inserter(counted),
                [](const Param& param) { return !param.repeated; });
-  const at::Tensor own = norm_of(grads_by_kind(counted), norm_dtype(params));
-  const at::Tensor total = norm_over(owners, own, params);
-  if (max_norm > 0) {
-    // 1e-6 as in torch.nn.utils.clip_grad_norm_: no division by zero.
-    scale_grads(params, total.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1));
-  }
+  return norm_over(owners, norm_of(grads_by_kind(counted), norm_dtype(params)), params);
+}
+
+// 1e-6 as in torch.nn.utils.clip_grad_norm_: no division by zero.
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm) {
+  return norm.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1);
+}
+
+at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm,
+                          const comm::Group& owners) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor total = grad_norm(params, owners);
+  if (max_norm > 0) scale_grads(params, clip_factor(total, max_norm));
   return total;
 }
 

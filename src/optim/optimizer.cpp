@@ -108,11 +108,11 @@ Optimizer::Optimizer(Optimizer&&) noexcept = default;
 Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
 
 void Optimizer::step(const LearningRate& lr, const at::Tensor& found_inf,
-                     const at::Tensor& inv_scale, const Updated& updated) {
+                     const at::Tensor& factor, const Updated& updated) {
   const c10::NoGradGuard no_grad;
   for (OptimizerBatch& batch : impl_->batches()) {
     batch.tiles = batch.casts || (updated && !batch.slots.front()->target().is_cuda());
-    impl_->update(batch, {lr, found_inf, inv_scale}, updated);
+    impl_->update(batch, {lr, found_inf, factor}, updated);
   }
 }
 

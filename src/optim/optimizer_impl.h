@@ -55,7 +55,7 @@ struct Optimizer::Impl {
 
   struct Given {
     LearningRate lr;
-    at::Tensor found_inf, inv_scale;
+    at::Tensor found_inf, factor;
   };
 
   bool adam() const { return options.name != Algorithm::sgd; }
@@ -68,10 +68,9 @@ struct Optimizer::Impl {
   std::vector<OptimizerBatch> batches();
   std::vector<std::vector<OptimizerPart>> calls_of(const OptimizerBatch& batch) const;
   OptimizerCall call_of(const std::vector<OptimizerPart>& parts, const at::Tensor& memory) const;
-  void update(const OptimizerBatch& batch, const Given& given, const Updated& updated);
-  template <class Rate>
-  void fused(OptimizerCall& call, const Rate& lr, const std::optional<at::Tensor>& scale,
-             const std::optional<at::Tensor>& found_inf) const;
+  void update(const OptimizerBatch& batch, Given given, const Updated& updated);
+  void adam_call(const OptimizerCall& call, const Given& given) const;
+  void sgd_call(OptimizerCall& call, const Given& given) const;
 };
 
 }  // namespace braid::optim

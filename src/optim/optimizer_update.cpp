@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One update: fused calls over tensors of one kind, in tiles where gradients are cast.
+// One update: fused calls over tensors of one kind. That of SGD takes gradients of the dtype that
+// is updated: they are cast in tiles.
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sub.h>
-#include <ATen/ops/_fused_adam.h>
-#include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -14,6 +13,7 @@
 #include <map>
 #include <tuple>
 
+#include "braid/kernels/adam.h"
 #include "optim/optimizer_impl.h"
 
 namespace braid::optim {
@@ -47,9 +47,10 @@ BatchKey batch_key(const OptimizerSlot& slot, c10::ScalarType updated) {
 
 // The fused kernels walk raw memory: a gradient of another layout than its weight would update the
 // wrong elements.
-at::Tensor fitted_grad(const at::Tensor& grad, const at::Tensor& target, CastScratch& scratch) {
-  if (grad.scalar_type() == target.scalar_type() && grad.strides() == target.strides())
-    return grad.detach();
+at::Tensor fitted_grad(const at::Tensor& grad, const at::Tensor& target, CastScratch& scratch,
+                       bool any_dtype) {
+  const bool fits = any_dtype || grad.scalar_type() == target.scalar_type();
+  if (fits && grad.strides() == target.strides()) return grad.detach();
   return scratch.like(target).copy_(grad.detach());
 }
 
@@ -63,13 +64,12 @@ int64_t most_elements(const std::vector<std::vector<OptimizerPart>>& calls) {
   return most;
 }
 
-std::optional<at::Tensor> scalar_on(const at::Tensor& value, const at::Tensor& like) {
-  if (!value.defined()) return std::nullopt;
-  return value.to(like.device(), c10::kFloat);
+at::Tensor scalar_on(const at::Tensor& value, const at::Tensor& like, c10::ScalarType dtype) {
+  return value.defined() ? value.to(like.device(), dtype) : value;
 }
 
-// The kernels read a rate on the device in fp32. One of the host is rounded the same way there, so
-// that a captured step equals the same step without capture, bit for bit.
+// The kernel of SGD reads a rate on the device in fp32. One of the host is rounded the same way
+// there, so that a captured step equals the same step without capture, bit for bit.
 double host_rate(double lr, const at::Tensor& target) {
   const bool rounds = target.is_cuda() && target.scalar_type() != c10::kDouble;
   return rounds ? static_cast<double>(static_cast<float>(lr)) : lr;
@@ -84,7 +84,7 @@ std::vector<OptimizerBatch> Optimizer::Impl::batches() {
     if (!grad.defined()) continue;
     OptimizerBatch& group = groups[batch_key(slot, updated(slot))];
     group.slots.push_back(&slot);
-    group.casts = group.casts || grad.scalar_type() != updated(slot);
+    group.casts = group.casts || (!adam() && grad.scalar_type() != updated(slot));
   }
   std::vector<OptimizerBatch> result;
   for (auto& [key, group] : groups) result.push_back(std::move(group));
@@ -124,7 +124,7 @@ OptimizerCall Optimizer::Impl::call_of(const std::vector<OptimizerPart>& parts,
     const OptimizerSlot& slot = *part.slot;
     call.targets.push_back(part.of(slot.target()));
     call.grads.push_back(
-        fitted_grad(part.of(slot.param.tensor.grad()), call.targets.back(), scratch));
+        fitted_grad(part.of(slot.param.tensor.grad()), call.targets.back(), scratch, adam()));
     if (adam()) {
       call.exp_avgs.push_back(part.of(slot.exp_avg));
       call.exp_avg_sqs.push_back(part.of(slot.exp_avg_sq));
@@ -137,27 +137,45 @@ OptimizerCall Optimizer::Impl::call_of(const std::vector<OptimizerPart>& parts,
   return call;
 }
 
-template <class Rate>
-void Optimizer::Impl::fused(OptimizerCall& c, const Rate& lr,
-                            const std::optional<at::Tensor>& scale,
-                            const std::optional<at::Tensor>& found_inf) const {
-  const OptimizerOptions& o = options;
-  if (o.name == Algorithm::sgd)
-    at::_fused_sgd_(c.targets, c.grads, c.momenta, c.decay, o.momentum, lr, /*dampening=*/0,
-                    o.nesterov, /*maximize=*/false, /*is_first_step=*/false, scale, found_inf);
-  else if (o.name == Algorithm::adam)
-    at::_fused_adam_(c.targets, c.grads, c.exp_avgs, c.exp_avg_sqs, {}, c.steps, lr, o.betas[0],
-                     o.betas[1], c.decay, o.eps, /*amsgrad=*/false, /*maximize=*/false, scale,
-                     found_inf);
-  else
-    at::_fused_adamw_(c.targets, c.grads, c.exp_avgs, c.exp_avg_sqs, {}, c.steps, lr, o.betas[0],
-                      o.betas[1], c.decay, o.eps, /*amsgrad=*/false, /*maximize=*/false, scale,
-                      found_inf);
+void Optimizer::Impl::adam_call(const OptimizerCall& c, const Given& given) const {
+  kernels::adam({.targets = c.targets,
+                 .grads = c.grads,
+                 .exp_avgs = c.exp_avgs,
+                 .exp_avg_sqs = c.exp_avg_sqs,
+                 .weights = c.weights,
+                 .steps = c.steps},
+                {.lr = given.lr.number(),
+                 .beta1 = options.betas[0],
+                 .beta2 = options.betas[1],
+                 .eps = options.eps,
+                 .decay = c.decay,
+                 .decoupled = options.name == Algorithm::adamw,
+                 .lr_there = given.lr.scalar(),
+                 .factor = given.factor,
+                 .found_inf = given.found_inf});
 }
 
-void Optimizer::Impl::update(const OptimizerBatch& batch, const Given& given,
-                             const Updated& updated) {
-  const auto& [lr, found_inf, inv_scale] = given;
+void Optimizer::Impl::sgd_call(OptimizerCall& c, const Given& given) const {
+  const at::Tensor& first = c.targets.front();
+  const bool fp64 = first.scalar_type() == c10::kDouble;
+  // The kernel divides by a float: its rounding would show in fp64.
+  if (fp64 && given.factor.defined()) at::_foreach_mul_(c.grads, given.factor);
+  std::optional<at::Tensor> scale, skip;
+  if (given.factor.defined() && !fp64) scale = given.factor.reciprocal();
+  if (given.found_inf.defined()) skip = given.found_inf;
+  const auto call = [&](const auto& lr) {
+    at::_fused_sgd_(c.targets, c.grads, c.momenta, c.decay, options.momentum, lr, /*dampening=*/0,
+                    options.nesterov, /*maximize=*/false, /*is_first_step=*/false, scale, skip);
+  };
+  if (given.lr.on_device())
+    call(first.is_cuda() ? given.lr.scalar().to(c10::kFloat) : given.lr.scalar());
+  else
+    call(host_rate(given.lr.number(), first));
+  // After a dropped update the same values again.
+  if (!c.weights.empty()) at::_foreach_copy_(c.weights, c.targets);
+}
+
+void Optimizer::Impl::update(const OptimizerBatch& batch, Given given, const Updated& updated) {
   std::vector<at::Tensor> steps;
   for (OptimizerSlot* slot : batch.slots) {
     start(*slot);
@@ -165,29 +183,21 @@ void Optimizer::Impl::update(const OptimizerBatch& batch, const Given& given,
   }
   const at::Tensor first = batch.slots.front()->target();
   const bool fp64 = first.scalar_type() == c10::kDouble;
-  std::optional<at::Tensor> scale = scalar_on(inv_scale, first);
-  if (scale) scale = fp64 ? std::nullopt : std::optional(scale->reciprocal());
-  const std::optional<at::Tensor> skip = scalar_on(found_inf, first);
+  given.factor = scalar_on(given.factor, first, fp64 ? c10::kDouble : c10::kFloat);
+  given.found_inf = scalar_on(given.found_inf, first, c10::kFloat);
   if (adam()) at::_foreach_add_(steps, 1);
   const std::vector<std::vector<OptimizerPart>> calls = calls_of(batch);
   const at::Tensor memory =
       batch.casts ? at::empty({most_elements(calls)}, first.options()) : at::Tensor();
   for (const std::vector<OptimizerPart>& parts : calls) {
     OptimizerCall call = call_of(parts, memory);
-    // The kernels divide by a float: its rounding would show in fp64.
-    if (fp64 && inv_scale.defined())
-      at::_foreach_mul_(call.grads, inv_scale.to(first.device(), c10::kDouble));
-    if (lr.on_device())
-      fused(call, first.is_cuda() ? lr.scalar().to(c10::kFloat) : lr.scalar(), scale, skip);
-    else
-      fused(call, host_rate(lr.number(), first), scale, skip);
-    // After a dropped update the same values again.
-    if (!call.weights.empty()) at::_foreach_copy_(call.weights, call.targets);
+    adam() ? adam_call(call, given) : sgd_call(call, given);
     for (const OptimizerPart& part : parts)
       if (updated && part.is_last()) updated(part.slot->param);
   }
   // A dropped update does not count.
-  if (adam() && skip) at::_foreach_sub_(steps, std::vector<at::Tensor>(steps.size(), *skip));
+  if (adam() && given.found_inf.defined())
+    at::_foreach_sub_(steps, std::vector<at::Tensor>(steps.size(), given.found_inf));
 }
 
 }  // namespace braid::optim

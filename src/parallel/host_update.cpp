@@ -22,7 +22,7 @@ void put_scalar(State& state, const char* name, const at::Tensor& value) {
 
 at::Tensor scalar_from(const State& state, const char* name) {
   if (!state.values.contains(name)) return {};
-  return at::full({}, state.number(name), at::TensorOptions(c10::kFloat));
+  return at::full({}, state.number(name), at::TensorOptions(c10::kDouble));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // Kernels whose time is that of the bytes they move, over sizes from a page to gigabytes.
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_rms_norm.h>
 #include <ATen/ops/_fused_rms_norm_backward.h>
 #include <ATen/ops/_softmax.h>
@@ -22,6 +21,7 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
+#include "braid/kernels/adam.h"
 #include "braid/kernels/cross_entropy.h"
 #include "braid/kernels/dropout.h"
 #include "plan/calibrate_tasks.h"
@@ -138,8 +138,8 @@ Run run_adam(Pool& pool, int64_t n, c10::ScalarType t) {
     steps.push_back(at::ones({}, p[i].options().dtype(c10::kFloat)));
   for (const auto& list : {m, v})
     for (const at::Tensor& tensor : list) tensor.abs_();
-  return
-      [=] { at::_fused_adamw_(p, g, m, v, {}, steps, 1e-9, 0.9, 0.95, 0.0, 1e-8, false, false); };
+  const kernels::AdamTensors all{p, g, m, v, {}, steps};
+  return [=] { kernels::adam(all, {.lr = 1e-9, .beta2 = 0.95}); };
 }
 Run run_foreach(Pool& pool, int64_t n, c10::ScalarType t) {
   const auto list = pieces(pool.take({n}, t).clone());

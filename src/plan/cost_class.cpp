@@ -262,8 +262,11 @@ const Table& aten_kinds() {
 // braid's own kernels.
 const Table& braid_kinds() {
   static const Table table = {
+      {"adam_", {Work::update, Moves::adam, 1}},
       {"keep_mask", {Work::mask, Moves::written, 1}},
       {"row_logsumexp", {Work::loss, Moves::all, 1}},
+      {"cross_entropy_in_place", {Work::loss_backward, Moves::updated, 1}},
+      {"scale_in_place", {Work::pointwise, Moves::nothing, 1}},  // by 1, mostly
       {"cross_entropy_grad", {Work::loss_backward, Moves::all, 1}},
       {"pack_bits", {Work::mask, Moves::all, 1}},
       {"unpack_bits", {Work::mask, Moves::all, 1}},

@@ -159,8 +159,10 @@ std::string copy_kernel(const Operator& op) {
   return is_mixed(op) && !has_word(op, "_backward") ? "copy_cast" : "copy";
 }
 
-// Chunks of 65,536 elements, 320 to a launch, of so many tensors as fit into its arguments.
+// Chunks of 65,536 elements, 320 to a launch, of so many tensors as fit into its arguments. braid's
+// own kernel takes any number of chunks.
 int update_launches(const Operator& op, bool adam) {
+  if (op.name.starts_with("braid::")) return 1 + static_cast<int>(op.inputs.size() / 5 / 56);
   const double lists = adam ? 4 : 1;
   double count = 0;
   for (const TensorShape& tensor : op.inputs) count += elements(tensor);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/train/step.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -96,6 +98,7 @@ std::vector<Micro> Step::micros_of(const data::Batch& batch, nn::Pass pass,
     micro.weight = weight;
     micro.pass = pass;
     micro.pass.first_sample += begin;
+    aim(micro);
     if (!options_.experts) continue;
     micro.pass.extras = &extras.emplace_back();
     micro.pass.extras->samples = real;
@@ -106,16 +109,37 @@ std::vector<Micro> Step::micros_of(const data::Batch& batch, nn::Pass pass,
   return micros;
 }
 
+// Where the model makes losses of its scores by itself, it must know what to compare them with.
+// Samples of the pass without a target are padding.
+void Step::aim(Micro& micro) const {
+  if (options_.loss != nn::Loss::cross_entropy || !micro.pass.training || !model_.gives_losses())
+    return;
+  const int64_t missing = micro.input.size(0) - micro.target.size(0);
+  const at::Tensor& target = micro.target;
+  micro.pass.aim.target = target;
+  if (missing > 0) {
+    std::vector<int64_t> sizes = target.sizes().vec();
+    sizes[0] = missing;
+    micro.pass.aim.target =
+        at::cat({target, at::full(sizes, nn::ignored_target, target.options())});
+  }
+  if (scaler_ != nullptr) micro.pass.aim.scale = scaler_->scale();
+}
+
 // A mean of means weighted by what each counts: the loss depends neither on the size of a
 // micro-batch nor on the number of ranks.
 at::Tensor Step::loss_of(const at::Tensor& output, const Micro& micro,
                          const data::Batch& batch) const {
   const ModuleScope here("loss");
   if (micro.weight == 0) return output.sum().mul(0);
-  const int64_t rows = micro.target.size(0);
-  const at::Tensor counted = output.size(0) == rows ? output : output.narrow(0, 0, rows);
-  const at::Tensor loss =
-      nn::loss(options_.loss, counted, model_.local_target(micro.target), model_.loss_share());
+  const at::Tensor target = model_.local_target(micro.target);
+  const int64_t rows = target.size(0);
+  at::Tensor loss;
+  if (micro.pass.aim.target.defined())
+    loss = nn::mean_of_losses(output, target, model_.loss_share());
+  else
+    loss = nn::loss(options_.loss, output.size(0) == rows ? output : output.narrow(0, 0, rows),
+                    target, model_.loss_share());
   const double all = whole_weight(batch);  // known while the forward pass ran
   const auto mine = static_cast<double>(micro.weight);
   return mine == all ? loss : loss.mul(mine / all);
@@ -246,9 +270,11 @@ void Step::update(const optim::LearningRate& lr, int64_t step, StepResult& resul
     inverse = scaler_->inverse();
   }
   if (options_.clip > 0) {
-    if (inverse.defined()) optim::scale_grads(params, inverse);
-    inverse = at::Tensor();
-    result.grad_norm = optim::clip_grad_norm(params, options_.clip, owners);
+    at::Tensor norm = optim::grad_norm(params, owners);
+    if (inverse.defined()) norm = norm.mul(inverse.to(norm.options()));
+    const at::Tensor factor = optim::clip_factor(norm, options_.clip);
+    inverse = inverse.defined() ? factor.mul(inverse.to(norm.options())) : factor;
+    result.grad_norm = norm;
   }
   apply(lr, {.lr = 0, .found_inf = result.found_inf, .inverse = inverse, .updated = {}}, step);
   if (scaler_ != nullptr) scaler_->update(result.found_inf);

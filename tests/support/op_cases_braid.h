@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The functions of braid/kernels and the operators of metrics, for the tables of op_cases.h.
 #pragma once
+#include "braid/kernels/adam.h"
 #include "braid/kernels/attention.h"
 #include "braid/kernels/dropout.h"
+#include "braid/kernels/head_loss.h"
 #include "braid/kernels/masks.h"
 #include "braid/kernels/norm.h"
 #include "braid/kernels/rotary.h"
@@ -48,6 +50,12 @@ inline std::vector<OpCase> braid_cases() {
   add_cases(
       cases, "swiglu", [](Tensors& x) { return Tensors{kernels::swiglu(x[0], x[1])}; },
       {{{{3, 5}}, {{3, 5}}}, {{{3, 5}, b16}, {{3, 5}, b16}}, {{{3, 5}, f64, gaps}, {{3, 5}, f64}}});
+  add_cases(cases, "head_loss",
+            [](Tensors& x) { return Tensors{kernels::head_loss(x[0], x[1], x[2], {.rows = 3})}; },
+            {{{{5, 4}}, {{7, 4}}, {{5}, i64}},
+             {{{5, 4}, f64, gaps}, {{7, 4}, f64}, {{5}, i64}},
+             {{{5, 4}, b16}, {{7, 4}, b16}, {{5}, i64}},
+             {{{5, 4}, b16}, {{7, 4}}, {{5}, i64}}});
   const OpInput table = {{5, 4}, f32, Layout::contiguous, false};
   add_cases(cases, "rotary", [](Tensors& x) { return Tensors{kernels::rotary(x[0], x[1], x[2])}; },
             {{{{2, 5, 3, 8}}, table, table},

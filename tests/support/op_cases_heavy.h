@@ -135,6 +135,21 @@ inline std::vector<OpCase> optim_cases() {
   const std::vector<std::vector<OpInput>> states = {{no_grad, no_grad, no_grad, no_grad, scalar}};
   add_cases(cases, "fused_adam", adam([](auto&&... a) { at::_fused_adam_(a...); }), states);
   add_cases(cases, "fused_adamw", adam([](auto&&... a) { at::_fused_adamw_(a...); }), states);
+  const auto own = [](Tensors& x) {
+    kernels::adam({.targets = {x[0]},
+                   .grads = {x[1]},
+                   .exp_avgs = {x[2]},
+                   .exp_avg_sqs = {x[3]},
+                   .weights = {x[5]},
+                   .steps = {x[4]}},
+                  {.lr = 1e-3});
+    return Tensors{x[0]};
+  };
+  const OpInput narrow = {{4, 6}, b16, Layout::contiguous, false};
+  add_cases(cases, "adam", own,
+            {{no_grad, no_grad, no_grad, no_grad, scalar, narrow},
+             {no_grad, narrow, no_grad, no_grad, scalar, narrow},
+             {narrow, narrow, narrow, narrow, scalar, narrow}});
   add_cases(cases, "fused_sgd",
             [](Tensors& x) {
               at::_fused_sgd_({x[0]}, {x[1]}, {x[2]}, 0.1, 0.9, 1e-3, 0, false, false, false);

@@ -24,6 +24,9 @@ struct LossShare {
 // cross_entropy: output [..., classes], target [...] int64; mean over targets that are not ignored.
 at::Tensor loss(Loss kind, const at::Tensor& output, const at::Tensor& target,
                 const LossShare& share = {});
+// The mean from the sum of cross-entropies that a model gave by itself (Model::gives_losses).
+at::Tensor mean_of_losses(const at::Tensor& sum, const at::Tensor& target,
+                          const LossShare& share = {});
 // A value a sample, [batch] (cross-entropy: sum over the sample's counted targets): for evaluation
 // with padding.
 at::Tensor loss_by_sample(Loss kind, const at::Tensor& output, const at::Tensor& target,

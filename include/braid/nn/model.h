@@ -37,6 +37,13 @@ struct Extras {
   std::map<std::string, at::Tensor> loads = {};   // by layer: tokens of each expert, and dropped
 };
 
+// What the output of a training pass is compared with, where the model compares by itself
+// (Model::gives_losses): scores of all tokens are then never there together.
+struct Aim {
+  at::Tensor target = {};  // [batch, seq] int64, of all samples; undefined: scores are wanted
+  at::Tensor scale = {};   // that the loss is multiplied by (fp16), if any
+};
+
 // What a forward pass depends on beside input and weights. Dropout masks are f(seed, step, layer,
 // global position).
 struct Pass {
@@ -49,6 +56,7 @@ struct Pass {
   BlockRunner* blocks = nullptr;  // stands around each of Model::blocks(); null: nobody
   SegmentRunner* segments = nullptr;  // computes blocks or attention again in the backward pass
   Extras* extras = nullptr;           // of a training pass; null: nobody wants them
+  Aim aim = {};                       // of a training pass; none: the output is wanted
   // Set by models whose samples are tokens: which of them are here. Unset: all of them.
   parallel::TokenShare tokens = {};
 };
@@ -104,6 +112,9 @@ class Model {
   // compared with, how, and the output of all ranks together.
   virtual at::Tensor local_target(const at::Tensor& target) const { return target; }
   virtual LossShare loss_share() const { return {}; }
+  // Whether a pass with an Aim gives the sum of its cross-entropies, of this rank's tokens, instead
+  // of scores.
+  virtual bool gives_losses() const { return false; }
   virtual at::Tensor whole_output(const at::Tensor& output) const { return output; }
 
   double flops_forward() const;  // one sample

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Optimizers over named parameters of any LibTorch module; fused kernels of torch on CPU and CUDA.
+// Optimizers over named parameters of any LibTorch module: one pass over memory an update.
 //
 //   optim::Optimizer adamw(named_params(*model), {.lr = 3e-4, .weight_decay = 0.1});
 //   loss.backward();
@@ -50,13 +50,13 @@ class Optimizer {
   Optimizer(Optimizer&&) noexcept;
   Optimizer& operator=(Optimizer&&) noexcept;
 
-  // One update of all parameters that have a gradient. `found_inf` (0 or 1) and `inv_scale`, float
-  // scalars on the device or undefined, come from the loss scaler: gradients are multiplied by
-  // inv_scale, and nothing changes if found_inf is 1. No host read. The gradients may be left
-  // unscaled.
+  // One update of all parameters that have a gradient. `found_inf` (0 or 1) and `factor` are
+  // scalars on the device or undefined: gradients are multiplied by factor (the inverse of a loss
+  // scale, a clip_factor()), and nothing changes if found_inf is 1. No host read. The gradients may
+  // be left as they are.
   // `updated` is told of each parameter as soon as its values are final, while others still wait.
   void step(const LearningRate& lr, const at::Tensor& found_inf = {},
-            const at::Tensor& inv_scale = {}, const Updated& updated = {});
+            const at::Tensor& factor = {}, const Updated& updated = {});
   void step();       // with options().lr
   void zero_grad();  // releases the gradients
   const OptimizerOptions& options() const;
@@ -75,10 +75,17 @@ class Optimizer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Scales all gradients so that their global L2 norm is at most `max_norm` (0: only measures).
-// Returns the norm before, as a device scalar. No host read. Where the parameters are pieces,
-// `owners` are the ranks that hold all of them together; what is Param::repeated is scaled, and
-// counted by the rank that it repeats.
+// The global L2 norm of all gradients, as a device scalar. No host read. Where the parameters are
+// pieces, `owners` are the ranks that hold all of them together; what is Param::repeated is counted
+// by the rank that it repeats.
+at::Tensor grad_norm(const std::vector<Param>& params, const comm::Group& owners = {});
+
+// What gradients of that norm are multiplied by so that it is at most `max_norm`. Given to step()
+// as their factor, clipping costs no pass over the gradients.
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm);
+
+// Scales all gradients so that their norm is at most `max_norm` (0: only measures). Returns the
+// norm before.
 at::Tensor clip_grad_norm(const std::vector<Param>& params, double max_norm,
                           const comm::Group& owners = {});
 

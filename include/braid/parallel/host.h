@@ -45,7 +45,7 @@ struct HostOptions {
 // What an update needs besides gradients: scalars of the host, or undefined (optim/optimizer.h).
 struct HostUpdate {
   double lr = 0;
-  at::Tensor found_inf = {}, inverse = {};
+  at::Tensor found_inf = {}, inverse = {};  // inverse: of the loss scale, and what clips
   // Not empty: wants to be told of each parameter whose values are final. It travels to the device
   // while the others are updated.
   std::function<void(const Param&)> updated = {};

@@ -76,6 +76,7 @@ class Step {
  private:
   using AllExtras = std::deque<nn::Extras>;  // of each micro-batch: they stay where they are
   std::vector<Micro> micros_of(const data::Batch& batch, nn::Pass pass, AllExtras& extras) const;
+  void aim(Micro& micro) const;
   at::Tensor one_after_the_other(const std::vector<Micro>& micros, const data::Batch& batch) const;
   at::Tensor in_stages(const std::vector<Micro>& micros, const data::Batch& batch) const;
   at::Tensor loss_of(const at::Tensor& output, const Micro& micro, const data::Batch& batch) const;
