@@ -34,8 +34,9 @@ class VitAttention : public Layer {
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {  // [B, own tokens, width]
     const auto here = enter();
     const auto qkv = columns(x, pass, {q_.get(), k_.get(), v_.get()});
-    const parallel::ContextAttentionOptions options = {.attention = {.drop = drop_of_weights(pass)},
-                                                       .method = layout().method};
+    const parallel::ContextAttentionOptions options = {
+        .attention = {.drop = drop_of_weights(pass), .cudnn = !as_reference()},
+        .method = layout().method};
     const at::Tensor y = run_segment(
         pass.segments, SegmentKind::attention, path(),
         {in_heads(qkv[0]), in_heads(qkv[1]), in_heads(qkv[2])},
