@@ -59,6 +59,13 @@ class CudaAccelerator final : public Accelerator {
     return properties.name;
   }
 
+  int generation(int device) const override {
+    int major = 0, minor = 0;  // attributes are kept by the driver: no call to the device
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+    return 10 * major + minor;
+  }
+
   int64_t total_bytes(int device) const override { return board(device).total; }
   int64_t free_bytes(int device) const override { return board(device).free; }
 

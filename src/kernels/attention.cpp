@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/kernels/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include <ATen/Context.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -11,14 +14,33 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 
+#include "braid/core/accelerator.h"
 #include "kernels/dtype.h"
 
 namespace braid::kernels {
 namespace {
 
-AttentionKernel attention_kernel_cuda(const at::Tensor& q) {
+constexpr int hopper = 90;
+
+// A dry run without a device stands for the newest kind.
+int device_generation(const at::Tensor& x) {
+  if (accelerator() == nullptr) return hopper;
+  return accelerator()->generation(std::max<int>(0, x.device().index()));
+}
+
+// Of tensors that flash can take, too.
+bool takes_cudnn(const at::Tensor& q, const at::Tensor& v, const AttentionOptions& options) {
+  constexpr int64_t shortest = 64, widest = 128;
+  if (!options.cudnn || q.size(2) < shortest || v.size(2) < shortest) return false;
+  if (at::globalContext().deterministicAlgorithms()) return false;
+  return q.size(3) <= widest || device_generation(q) == hopper;
+}
+
+AttentionKernel attention_kernel_cuda(const at::Tensor& q, const at::Tensor& v,
+                                      const AttentionOptions& options) {
   const int64_t width = q.size(3);
-  if (is_half(q) && width % 8 == 0 && width <= 256) return AttentionKernel::flash_cuda;
+  if (is_half(q) && width % 8 == 0 && width <= 256)
+    return takes_cudnn(q, v, options) ? AttentionKernel::cudnn_cuda : AttentionKernel::flash_cuda;
   const bool aligned = width % (is_half(q) ? 8 : 4) == 0;  // rows are read 16 bytes at a time
   if (q.scalar_type() != c10::kDouble && aligned) return AttentionKernel::efficient_cuda;
   return AttentionKernel::written_out;
@@ -51,7 +73,7 @@ AttentionKernel attention_kernel(const at::Tensor& q, const at::Tensor& v,
   // The fused kernels draw their own dropout masks, which would depend on how a batch is split.
   if (options.drop.rate > 0 || q.size(3) != v.size(3)) return AttentionKernel::written_out;
   if (q.is_cpu() && q.scalar_type() != c10::kHalf) return AttentionKernel::flash_cpu;
-  if (q.is_cuda()) return attention_kernel_cuda(q);
+  if (q.is_cuda()) return attention_kernel_cuda(q, v, options);
   return AttentionKernel::written_out;
 }
 
@@ -61,6 +83,8 @@ std::string_view to_text(AttentionKernel kernel) {
       return "flash (CPU)";
     case AttentionKernel::flash_cuda:
       return "flash (CUDA)";
+    case AttentionKernel::cudnn_cuda:
+      return "cuDNN";
     case AttentionKernel::efficient_cuda:
       return "memory-efficient (CUDA)";
     case AttentionKernel::written_out:
@@ -73,13 +97,16 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      const AttentionOptions& options) {
   const int64_t times = q.size(1) / k.size(1);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
-  switch (attention_kernel(q, v, options)) {  // the flash kernels read shared heads in place
+  switch (attention_kernel(q, v, options)) {  // flash and cuDNN read shared heads in place
     case AttentionKernel::flash_cpu:
       return std::get<0>(
           at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, options.causal, {}, scale));
     case AttentionKernel::flash_cuda:
       return std::get<0>(
           at::_scaled_dot_product_flash_attention(q, k, v, 0.0, options.causal, false, scale));
+    case AttentionKernel::cudnn_cuda:
+      return std::get<0>(at::_scaled_dot_product_cudnn_attention(
+          q, k, v, {}, /*compute_log_sumexp=*/true, 0.0, options.causal, false, scale));
     case AttentionKernel::efficient_cuda:
       return std::get<0>(at::_scaled_dot_product_efficient_attention(
           q, spread_heads(k, times), spread_heads(v, times), {}, /*compute_log_sumexp=*/true, 0.0,

@@ -64,19 +64,33 @@ ThreeTensors meta_flash_backward(const at::Tensor& grad, const at::Tensor& q, co
 
 FlashResult meta_cudnn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, MaybeTensor,
                        bool keep_sums, double, bool, bool, std::optional<double>) {
-  at::Tensor y = by_token(q, v.size(3)), sums;
+  at::Tensor y = v.size(3) == q.size(3) ? at::empty_like(q) : by_token(q, v.size(3)), sums;
   if (keep_sums) sums = fresh({q.size(0), q.size(1), q.size(2), 1}, q, c10::kFloat);
   at::Tensor seed = fresh({}, q, c10::kLong), offset = fresh({}, q, c10::kLong);
   return {y, sums, at::Tensor(), at::Tensor(), q.size(2), k.size(2), seed, offset, at::Tensor()};
 }
 
-ThreeTensors meta_cudnn_backward(const at::Tensor&, const at::Tensor& q, const at::Tensor& k,
+// cuDNN does not say what it takes; this is what its kernel needs: row sums of grad * y and the
+// gradient of q in fp32, and with shared heads the gradients of k and v for every head of q.
+// tests/cuda/dry_ops_test.cpp prints how far off that is.
+void take_cudnn_backward(Scratch& buffers, const at::Tensor& q, const at::Tensor& k) {
+  const int64_t rows = q.size(0) * q.size(1) * q.size(2);
+  int64_t bytes = 4 * rows + 4 * rows * q.size(3);
+  if (k.size(1) != q.size(1)) bytes += 2 * bytes_of(k) / k.size(1) * q.size(1);
+  buffers.take(bytes);
+}
+
+ThreeTensors meta_cudnn_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
                                  const at::Tensor& v, const at::Tensor&, const at::Tensor&,
                                  const at::Tensor&, const at::Tensor&, const at::Tensor&,
                                  const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt,
                                  double, bool, std::optional<double>) {
-  at::Tensor grad_q = at::empty_like(q), grad_k = at::empty_like(k);
-  return {grad_q, grad_k, at::empty_like(v)};
+  Scratch buffers(q);
+  at::Tensor grad_q = at::empty_like(q), grad_k = at::empty_like(k), grad_v = at::empty_like(v);
+  if (!dry_on(c10::kCUDA)) return {grad_q, grad_k, grad_v};
+  if (grad.stride(3) != 1) buffers.take(bytes_of(grad));
+  take_cudnn_backward(buffers, q, k);
+  return {grad_q, grad_k, grad_v};
 }
 
 FourTensors meta_efficient(const at::Tensor& q, const at::Tensor&, const at::Tensor& v, MaybeTensor,

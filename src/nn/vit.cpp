@@ -34,8 +34,9 @@ class VitAttention : public Layer {
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {  // [B, own tokens, width]
     const auto here = enter();
     const auto qkv = columns(x, pass, {q_.get(), k_.get(), v_.get()});
-    const parallel::ContextAttentionOptions options = {.attention = {.drop = drop_of_weights(pass)},
-                                                       .method = layout().method};
+    const parallel::ContextAttentionOptions options = {
+        .attention = {.drop = drop_of_weights(pass), .cudnn = !as_reference()},
+        .method = layout().method};
     const at::Tensor y = run_segment(
         pass.segments, SegmentKind::attention, path(),
         {in_heads(qkv[0]), in_heads(qkv[1]), in_heads(qkv[2])},
@@ -95,8 +96,9 @@ class VitBlock : public Layer {
   // not eat small changes.
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const {  // [B, N, width]
     const auto here = enter();
-    const at::Tensor x = input + path1_(attn_->forward(norm1_->forward(input), pass), pass);
-    return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
+    const auto [x, y] =
+        norm2_->add(input, path1_(attn_->forward(norm1_->forward(input), pass), pass));
+    return x + path2_(mlp_->forward(y, pass), pass);
   }
 
   void rows(std::vector<LayerRow>& table, int64_t tokens) const {

@@ -81,6 +81,13 @@ ThreeTensors written_block_backward(const KernelSaved& saved,
   return {at::matmul(ds, k), at::matmul(ds.transpose(-2, -1), saved.q.to(dtype)), dv};
 }
 
+// Flash where cuDNN would be chosen, which takes no sums of other blocks.
+AttentionKernel block_kernel(const at::Tensor& q, const at::Tensor& v,
+                             kernels::AttentionOptions how) {
+  how.cudnn = false;
+  return kernels::attention_kernel(q, v, how);
+}
+
 at::Tensor no_seed(const at::Tensor& q) {  // of masks that the kernel would draw: there are none
   return at::empty({2}, q.options().dtype(c10::kLong));
 }
@@ -114,7 +121,7 @@ std::tuple<at::Tensor, at::Tensor> attend_block(const at::Tensor& q, const at::T
   const double scale = block_scale(q, how);
   const bool causal = how.causal;
   const int64_t times = q.size(1) / k.size(1);
-  switch (kernels::attention_kernel(q, v, how)) {  // flash reads shared heads in place
+  switch (block_kernel(q, v, how)) {  // flash reads shared heads in place
     case AttentionKernel::flash_cpu:
       return at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, {}, scale);
     case AttentionKernel::flash_cuda: {
@@ -126,6 +133,7 @@ std::tuple<at::Tensor, at::Tensor> attend_block(const at::Tensor& q, const at::T
           q, heads_spread(k, times), heads_spread(v, times), {}, true, 0.0, causal, scale);
       return {std::get<0>(all), std::get<1>(all).narrow(2, 0, q.size(2))};
     }
+    case AttentionKernel::cudnn_cuda:
     case AttentionKernel::written_out:
       break;
   }
@@ -133,7 +141,7 @@ std::tuple<at::Tensor, at::Tensor> attend_block(const at::Tensor& q, const at::T
 }
 
 ThreeTensors attend_block_backward(const KernelSaved& given, const kernels::AttentionOptions& how) {
-  const AttentionKernel kernel = kernels::attention_kernel(given.q, given.v, how);
+  const AttentionKernel kernel = block_kernel(given.q, given.v, how);
   if (kernel == AttentionKernel::flash_cpu)
     return at::_scaled_dot_product_flash_attention_for_cpu_backward(
         given.grad_out, given.q, given.k, given.v, given.out, given.lse, 0.0, how.causal, {},

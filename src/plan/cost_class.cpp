@@ -273,6 +273,10 @@ const Table& braid_kinds() {
       {"gate_by_bits", {Work::mask, Moves::all, 1}},
       {"quantize_blocks", {Work::mask, Moves::all, 1}},
       {"dequantize_blocks", {Work::mask, Moves::all, 1}},
+      {"layer_norm", {Work::norm, Moves::all, 1}},
+      {"rms_norm", {Work::norm, Moves::all, 1}},
+      {"layer_norm_grad", {Work::norm_backward, Moves::all, 2}},
+      {"rms_norm_grad", {Work::norm_backward, Moves::all, 2}},
       {"keep_part", {Work::mask, Moves::written, 1}},
   };
   return table;
