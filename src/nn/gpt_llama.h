@@ -119,7 +119,7 @@ struct LanguageModel : Layer {
 
   at::Tensor scores(const at::Tensor& x, const Pass& pass) const {
     if (lm_head != nullptr) return columns(x, pass, {lm_head.get()})[0];
-    return parallel::column_linears(cast(x), {{cast(body->embedding->weight)}}, split_axis(),
+    return parallel::column_linears(cast(x), {{body->embedding->weight}}, split_axis(),
                                     pass.tokens.count())[0];
   }
 
