@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kernels/linear_gradients.h"
+#include "kernels/linear_node.h"
 
 namespace braid::kernels {
 namespace {
@@ -24,13 +25,6 @@ using torch::autograd::variable_list;
 struct CastWeights {
   std::vector<at::Tensor> weights, biases;  // of each product
   bool joined = false;                      // one product for all layers
-};
-
-// One layer of a node: what its gradients look like.
-struct LayerShape {
-  int64_t out = 0;
-  c10::ScalarType weight = c10::kFloat, bias = c10::kFloat;
-  bool by_rows = true, biased = false;
 };
 
 at::Tensor joined_cast(const std::vector<at::Tensor>& parts, c10::ScalarType dtype) {
@@ -79,12 +73,6 @@ CastWeights cast_weights(const std::vector<LinearWeights>& layers, c10::ScalarTy
   return all;
 }
 
-std::vector<int64_t> with_width(const at::Tensor& x, int64_t width) {
-  std::vector<int64_t> sizes = x.sizes().vec();
-  sizes.back() = width;
-  return sizes;
-}
-
 // Plain tensors without history, each a view of its product.
 variable_list products(const at::Tensor& value, const CastWeights& used,
                        const std::vector<LayerShape>& shapes) {
@@ -98,12 +86,7 @@ variable_list products(const at::Tensor& value, const CastWeights& used,
   }
   if (used.joined) {
     const at::Tensor whole = std::move(outputs[0]);
-    outputs.clear();
-    int64_t first = 0;
-    for (const LayerShape& shape : shapes) {
-      outputs.push_back(whole.narrow(-1, first, shape.out));
-      first += shape.out;
-    }
+    outputs = parts_of(whole, shapes);
   }
   for (at::Tensor& output : outputs) output = output.variable_data();
   return outputs;
@@ -204,35 +187,6 @@ class LinearsNode final : public torch::autograd::Node {
   std::vector<SavedVariable> weights_;
 };
 
-std::vector<LayerShape> shapes_of(const std::vector<LinearWeights>& layers) {
-  std::vector<LayerShape> shapes;
-  for (const LinearWeights& layer : layers) {
-    const at::Tensor &w = layer.weight, &b = layer.bias;
-    shapes.push_back({.out = w.size(0),
-                      .weight = w.scalar_type(),
-                      .bias = b.defined() ? b.scalar_type() : c10::kFloat,
-                      .by_rows = lies_by_rows(w),
-                      .biased = b.defined()});
-  }
-  return shapes;
-}
-
-torch::autograd::edge_list edges_to(const Activated& input,
-                                    const std::vector<LinearWeights>& layers) {
-  torch::autograd::edge_list edges;
-  const auto add = [&](const at::Tensor& x) {
-    edges.push_back(x.defined() ? torch::autograd::impl::gradient_edge(x)
-                                : torch::autograd::Edge());
-  };
-  add(input.x);
-  add(input.up);
-  for (const LinearWeights& layer : layers) {
-    add(layer.weight);
-    add(layer.bias);
-  }
-  return edges;
-}
-
 bool wants_graph(const Activated& input, const std::vector<LinearWeights>& layers) {
   const auto wants = [](const at::Tensor& x) { return x.defined() && x.requires_grad(); };
   if (!at::GradMode::is_enabled()) return false;
@@ -263,11 +217,58 @@ Activated in_one_piece(const Activated& input) {
 
 }  // namespace
 
+std::vector<LayerShape> shapes_of(const std::vector<LinearWeights>& layers) {
+  std::vector<LayerShape> shapes;
+  for (const LinearWeights& layer : layers) {
+    const at::Tensor &w = layer.weight, &b = layer.bias;
+    shapes.push_back({.out = w.size(0),
+                      .weight = w.scalar_type(),
+                      .bias = b.defined() ? b.scalar_type() : c10::kFloat,
+                      .by_rows = lies_by_rows(w),
+                      .biased = b.defined()});
+  }
+  return shapes;
+}
+
+torch::autograd::edge_list edges_to(const Activated& input,
+                                    const std::vector<LinearWeights>& layers) {
+  torch::autograd::edge_list edges;
+  const auto add = [&](const at::Tensor& x) {
+    edges.push_back(x.defined() ? torch::autograd::impl::gradient_edge(x)
+                                : torch::autograd::Edge());
+  };
+  add(input.x);
+  add(input.up);
+  for (const LinearWeights& layer : layers) {
+    add(layer.weight);
+    add(layer.bias);
+  }
+  return edges;
+}
+
+std::vector<int64_t> with_width(const at::Tensor& x, int64_t width) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = width;
+  return sizes;
+}
+
+std::vector<at::Tensor> parts_of(const at::Tensor& whole, const std::vector<LayerShape>& shapes) {
+  std::vector<at::Tensor> parts;
+  int64_t first = 0;
+  for (const LayerShape& shape : shapes) {
+    parts.push_back(whole.narrow(-1, first, shape.out));
+    first += shape.out;
+  }
+  return parts;
+}
+
 std::vector<at::Tensor> linears(const Activated& given, const std::vector<LinearWeights>& layers,
-                                const std::shared_ptr<Deferred>& later) {
+                                const ProductOptions& options) {
   const bool graph = wants_graph(given, layers);
+  const auto& later = options.later;
   if (graph && later != nullptr && later->active()) return late_linears(given, layers, later);
   const Activated input = in_one_piece(given);
+  if (options.fp8 != Fp8::off) return fp8_linears(input, layers, options.fp8, graph);
   const CastWeights used = cast_weights(layers, input.x.scalar_type());
   const std::vector<LayerShape> shapes = shapes_of(layers);
   if (!graph) return products(activation_value(input), used, shapes);

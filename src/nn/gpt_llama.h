@@ -95,8 +95,10 @@ template <class Body, class Options>
 struct LanguageModel : Layer {
   LanguageModel(Scope where, const Options& o)
       : Layer(std::move(where)), options(o), body(child<Body>(Body::name, o)) {
-    const LinearOptions untied = {
-        .bias = false, .weight = Init::normal(Body::head_std), .split = Split::columns};
+    const LinearOptions untied = {.bias = false,
+                                  .weight = Init::normal(Body::head_std),
+                                  .split = Split::columns,
+                                  .fp8 = false};
     if (!o.tied && layout().holds(o.layers - 1))
       lm_head = child<Linear>("lm_head", o.width, o.vocabulary, untied);
   }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "braid/comm/differentiable.h"
+#include "braid/core/error.h"
 #include "braid/nn/layers.h"
 
 namespace braid::nn {
@@ -92,7 +93,8 @@ std::vector<at::Tensor> Layer::columns(const at::Tensor& x, const Pass& pass,
   if (layout().tensor.size() == 1 || (layout().overlap == 1 && !layout().regather)) {
     const at::Tensor whole = to_split(x, pass);
     if (linears.size() == 1) return {linears[0]->forward(whole)};
-    return kernels::linears(whole, weights_of(linears), layout().later);
+    return kernels::linears(whole, weights_of(linears),
+                            {.later = layout().later, .fp8 = linears[0]->fp8()});
   }
   return parallel::column_linears(cast(x), weights_of(linears), split_axis(),
                                   count_of(tokens_in_split(layout(), pass).ranges));
@@ -104,6 +106,7 @@ Linear::Linear(Scope scope, int64_t in, int64_t out, LinearOptions options)
       out_(out),
       stored_in_out_(options.stored_in_out),
       split_(options.split),
+      fp8_(options.fp8 ? this->scope().build.precision.fp8 : Fp8::off),
       sharers_(options.sharers) {
   const comm::Group& tensor = layout().tensor;
   const bool cut = split_ != Split::none && tensor.size() > 1, by_out = split_ == Split::columns;
@@ -119,6 +122,16 @@ Linear::Linear(Scope scope, int64_t in, int64_t out, LinearOptions options)
   weight = stored_in_out_ ? param("weight", {in, out}, options.weight, of_weight)
                           : param("weight", {out, in}, options.weight, of_weight);
   if (options.bias) bias = param("bias", {out}, options.bias_init, of_bias);
+  check_fp8();
+}
+
+void Linear::check_fp8() const {
+  if (fp8_ == Fp8::off || (weight.size(0) % 16 == 0 && weight.size(1) % 16 == 0)) return;
+  throw ConfigError(
+      {.what = fmt::format("train.fp8 for {}, whose weight is {} x {} on a rank", path(),
+                           weight.size(0), weight.size(1)),
+       .why = "products of 8-bit floats take widths that are multiples of 16",
+       .fix = "choose widths that are multiples of 16 on each rank, or set train.fp8=off"});
 }
 
 parallel::SplitWeights Linear::weights() const {
@@ -142,8 +155,11 @@ at::Tensor Linear::forward(const kernels::Activated& x) const {
   const auto here = enter();
   if (as_reference()) return forward_as_reference(cast(kernels::activated(x)));
   const kernels::Activated input(x.kind, cast(x.x), x.up.defined() ? cast(x.up) : x.up);
-  if (split_ == Split::rows) return parallel::row_linear(input, weights(), split_axis());
-  return kernels::linears(input, {weights()}, layout().later)[0];
+  if (split_ != Split::rows)
+    return kernels::linears(input, {weights()}, {.later = layout().later, .fp8 = fp8()})[0];
+  parallel::SplitAxis axis = split_axis();
+  axis.fp8 = fp8();
+  return parallel::row_linear(input, weights(), axis);
 }
 
 int64_t Linear::held_count() const { return count_of(held_); }

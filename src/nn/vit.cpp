@@ -228,7 +228,8 @@ class Vit : public Layer {
 
   void make_head() {
     norm_ = child<LayerNorm>("norm", options_.width, options_.eps);
-    head_ = child<Linear>("head", options_.width, patch_numbers(), LinearOptions{.bias = false});
+    head_ = child<Linear>("head", options_.width, patch_numbers(),
+                          LinearOptions{.bias = false, .fp8 = false});
   }
 
   Pass with_own_tokens(const Pass& pass) const {

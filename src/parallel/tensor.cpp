@@ -30,6 +30,10 @@ UnitShares share_units(int64_t units, int ranks) {
        .fix = fmt::format("set mesh.tensor to a divisor of {}", units)});
 }
 
+kernels::ProductOptions products_of(const SplitAxis& axis) {
+  return {.later = axis.later, .fp8 = axis.fp8};
+}
+
 // For products in several chunks, which share one cast.
 std::vector<SplitWeights> in_dtype(const std::vector<SplitWeights>& layers, const at::Tensor& x) {
   std::vector<SplitWeights> cast;
@@ -89,17 +93,17 @@ std::vector<at::Tensor> column_linears(const at::Tensor& x, const std::vector<Sp
   if (axis.regather && splits_tokens(x, axis))
     return regathered_columns(x, in_dtype(layers, x), axis, tokens);
   if (runs_in_chunks(x, axis)) return chunked_columns(x, in_dtype(layers, x), axis, tokens);
-  return kernels::linears(enter_split(x, axis, tokens), layers, axis.later);
+  return kernels::linears(enter_split(x, axis, tokens), layers, products_of(axis));
 }
 
 at::Tensor row_linear(const kernels::Activated& x, const SplitWeights& layer,
                       const SplitAxis& axis) {
-  if (axis.group.size() == 1) return kernels::linears(x, {layer}, axis.later)[0];
+  if (axis.group.size() == 1) return kernels::linears(x, {layer}, products_of(axis))[0];
   at::Tensor y;
   if (runs_in_chunks(x.x, axis))
     y = chunked_rows(kernels::activated(x), in_dtype({layer}, x.x)[0].weight, axis);
   else
-    y = leave_split(kernels::linears(x, {{layer.weight}}, axis.later)[0], axis);
+    y = leave_split(kernels::linears(x, {{layer.weight}}, products_of(axis))[0], axis);
   return layer.bias.defined() ? at::add(y, layer.bias.to(y.scalar_type())) : y;
 }
 

@@ -21,6 +21,9 @@ void describe_dtypes(Fields& fields, TrainOptions& options) {
   fields.field("compute", options.compute, "dtype of matmuls, convolutions and attention", words);
   fields.field("reduce", options.reduce, "dtype of gradients on the wire", words);
   fields.field("master", options.master, "dtype that the optimizer updates", words);
+  fields.choice("fp8", options.fp8, {"off", "tensor", "row"},
+                "linear layers of blocks as products of 8-bit floats: with one scale a tensor, or "
+                "one a row and gradients of weights in bf16");
 }
 
 void check_batch(const RunOptions& options) {
@@ -216,6 +219,7 @@ Precision policy_of(const TrainOptions& options) {
       c10::elementSize(policy.master) < c10::elementSize(policy.param))
     policy.master = policy.param;
   take(options.master, policy.master);
+  policy.fp8 = options.fp8;
   return policy;
 }
 

@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/core/precision.h"
 #include "braid/kernels/activation.h"
 #include "braid/kernels/deferred.h"
 
@@ -21,10 +22,16 @@ struct LinearWeights {
   at::Tensor bias = {};  // [out] or undefined
 };
 
+struct ProductOptions {
+  // Active: the gradients of weights wait there (kernels/deferred.h), and fp8 is off.
+  std::shared_ptr<Deferred> later = {};
+  // Products of 8-bit floats for bf16 inputs; sizes are multiples of 16.
+  Fp8 fp8 = Fp8::off;
+};
+
 // a W^T + b of each layer, a [..., in] the activation, in the dtype of the input. Layers whose
-// weights are cast become one product, the outputs parts of one tensor. With an active `later` the
-// gradients of weights wait there (kernels/deferred.h).
+// weights are cast become one product, the outputs parts of one tensor.
 std::vector<at::Tensor> linears(const Activated& input, const std::vector<LinearWeights>& layers,
-                                const std::shared_ptr<Deferred>& later = {});
+                                const ProductOptions& options = {});
 
 }  // namespace braid::kernels

@@ -170,6 +170,7 @@ struct LinearOptions {
   // columns with fewer units than ranks (heads of keys): the ranks that hold the same ones, over
   // which gradients are summed.
   comm::Group sharers = {};
+  bool fp8 = true;  // where the precision says so; not for the head of a model
 };
 
 // y = x W^T + b in the compute dtype.
@@ -186,15 +187,18 @@ class Linear : public Layer {
   kernels::DropWindow window(int64_t dim) const;  // held() as a dimension of a tensor
   // [out, in] and bias, the parameters themselves.
   parallel::SplitWeights weights() const;
+  Fp8 fp8() const { return fp8_; }
   LayerRow row(std::vector<int64_t> lead)
       const;  // lead: dims before the last one, without the batch: {tokens}
   at::Tensor weight, bias;
 
  private:
   at::Tensor forward_as_reference(const at::Tensor& x) const;
+  void check_fp8() const;
   int64_t in_, out_;
   bool stored_in_out_;
   Split split_;
+  Fp8 fp8_;
   comm::Group sharers_;
   std::vector<Range> held_;
 };

@@ -28,6 +28,7 @@ struct SplitAxis {
   bool regather = false;  // with sequence: only the share is kept, the backward pass gathers again
   int64_t overlap = 1;    // chunks of tokens: one travels while the matmul of another runs
   std::shared_ptr<kernels::Deferred> later = {};  // takes gradients of weights
+  Fp8 fp8 = Fp8::off;  // products of 8-bit floats; with overlap or regather those of the dtype
 };
 
 // Parameters as this rank holds them. The bias: columns, of its outputs; rows, of all, added after
