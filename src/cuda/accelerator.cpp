@@ -58,6 +58,12 @@ class CudaAccelerator final : public Accelerator {
     return properties.name;
   }
 
+  int capability(int device) const override {
+    cudaDeviceProp properties;
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    return 10 * properties.major + properties.minor;
+  }
+
   int64_t total_bytes(int device) const override { return board(device).total; }
   int64_t free_bytes(int device) const override { return board(device).free; }
 

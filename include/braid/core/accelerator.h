@@ -39,6 +39,7 @@ class Accelerator {
   virtual ~Accelerator() = default;
   virtual int count() const = 0;
   virtual std::string name(int device) const = 0;
+  virtual int capability(int device) const = 0;  // 90: sm_90
   virtual int64_t total_bytes(int device) const = 0;
   virtual int64_t free_bytes(int device) const = 0;
   virtual int64_t peak_allocated(int device) const = 0;  // since the last reset
