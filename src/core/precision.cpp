@@ -91,6 +91,11 @@ void check(const Precision& policy) {
         {.what = fmt::format("precision {} computes in fp16 without a loss scaler", policy.name),
          .why = "gradients below 6e-8 vanish in fp16",
          .fix = "use precision fp16 (scaled) or bf16"});
+  if (policy.fp8 != Fp8::off && policy.compute != c10::kBFloat16)
+    throw ConfigError(
+        {.what = fmt::format("train.fp8 with computation in {}", dtype_name(policy.compute)),
+         .why = "what stands between products of 8-bit floats is bf16",
+         .fix = "set train.precision=bf16 or bf16_params, or train.fp8=off"});
   if (c10::elementSize(policy.master) < c10::elementSize(policy.param))
     throw ConfigError({.what = fmt::format("master weights in {} under parameters in {}",
                                            dtype_name(policy.master), dtype_name(policy.param)),

@@ -8,6 +8,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include "braid/kernels/linear.h"
+#include "kernels/linear_gradients.h"
+
 namespace braid::kernels {
 namespace {
 
@@ -51,44 +54,22 @@ struct LateLinearJob : torch::CustomClassHolder {
   int64_t key = 0;
   at::Tensor of_weight, of_bias;  // the way to their parameters; undefined: no gradient
   uint64_t place = 0;
-  bool flat = true;  // at::linear adds the bias to rows, not to [..., out]
+  c10::ScalarType bias = c10::kFloat, weight = c10::kFloat;
 };
-
-at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
-
-// The order of a product decides its rounding: autograd's own for x mm W^T.
-at::Tensor late_weight_gradient(const at::Tensor& grad, const at::Tensor& x, bool by_rows) {
-  const at::Tensor g = as_rows(grad), rows = as_rows(x);
-  return by_rows ? g.t().mm(rows) : rows.t().mm(g).t();
-}
-
-at::Tensor late_input_gradient(const at::Tensor& grad, const at::Tensor& x,
-                               const at::Tensor& weight) {
-  const at::Tensor g = as_rows(grad), rows = as_rows(x);
-  const bool by_columns = rows.stride(0) == 1 && rows.stride(1) == rows.size(0);
-  const at::Tensor dx = by_columns ? weight.t().mm(g.t()).t() : g.mm(weight);
-  return dx.reshape(x.sizes());
-}
-
-at::Tensor late_bias_gradient(const at::Tensor& grad, bool flat) {
-  if (grad.dim() == 1) return grad;
-  if (flat) return as_rows(grad).sum(0);
-  std::vector<int64_t> leading(static_cast<size_t>(grad.dim()) - 1);
-  for (size_t i = 0; i < leading.size(); ++i) leading[i] = static_cast<int64_t>(i);
-  return grad.sum(leading);
-}
 
 void queue_gradients(const LateLinearJob& job, const at::Tensor& x, const at::Tensor& w,
                      const at::Tensor& grad) {
+  const at::Tensor rows = as_rows(grad);
   if (job.of_bias.defined())
-    job.later->add(job.key,
-                   {job.of_bias, [grad, flat = job.flat] { return late_bias_gradient(grad, flat); },
-                    job.place});
+    job.later->add(
+        job.key,
+        {job.of_bias, [rows, dtype = job.bias] { return bias_gradient(rows, dtype); }, job.place});
   if (!job.of_weight.defined()) return;
-  const bool by_rows = w.stride(1) == 1 && w.stride(0) == w.size(1);
-  job.later->add(
-      job.key, {job.of_weight,
-                [grad, x, by_rows] { return late_weight_gradient(grad, x, by_rows); }, job.place});
+  job.later->add(job.key, {job.of_weight,
+                           [rows, x, by_rows = lies_by_rows(w), dtype = job.weight] {
+                             return weight_gradient(rows, x, by_rows, dtype);
+                           },
+                           job.place});
 }
 
 // As given, for the forward pass alone. Not tensors among the arguments: autograd would walk to
@@ -103,12 +84,14 @@ struct LateLinear : torch::autograd::Function<LateLinear> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& /*anchor*/,
                             const at::Tensor& x, const LateWeights& given,
                             const c10::intrusive_ptr<LateLinearJob>& job) {
-    const at::Tensor weight = given.weight.detach();
+    const at::Tensor weight = given.weight.detach().to(x.scalar_type());
     context->save_for_backward({x, weight});
     context->saved_data["job"] = c10::IValue::make_capsule(job);
-    if (!given.bias.defined()) return at::linear(x, weight);
-    const at::Tensor bias = given.bias.detach();
-    return job->flat ? at::linear(x, weight, bias) : at::linear(x, weight).add_(bias);
+    const at::Tensor rows = as_rows(x);
+    std::vector<int64_t> sizes = x.sizes().vec();
+    sizes.back() = weight.size(0);
+    if (!given.bias.defined()) return at::linear(rows, weight).view(sizes);
+    return at::linear(rows, weight, given.bias.detach().to(x.scalar_type())).view(sizes);
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list grads) {
@@ -117,7 +100,7 @@ struct LateLinear : torch::autograd::Function<LateLinear> {
     queue_gradients(static_cast<const LateLinearJob&>(*capsule), saved[0].detach(), saved[1],
                     grads[0]);
     if (!saved[0].requires_grad()) return {{}, {}, {}, {}};
-    return {{}, late_input_gradient(grads[0], saved[0], saved[1]), {}, {}};
+    return {{}, input_gradient(as_rows(grads[0]), saved[0], saved[1]), {}, {}};
   }
 };
 
@@ -192,17 +175,16 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
                   const std::shared_ptr<Deferred>& later) {
   const bool trained = wants_gradient(weight) || wants_gradient(bias);
   if (later == nullptr || !later->active() || !trained || !at::GradMode::is_enabled())
-    return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
+    return linears(x, {{weight, bias}})[0];
   auto job = c10::make_intrusive<LateLinearJob>();
   job->later = later;
   job->key = later->key();
   job->of_weight = gradient_place(weight);
   job->of_bias = gradient_place(bias);
-  // at::linear adds the bias within the product for these, else afterwards.
-  job->flat = x.dim() == 2 || (x.dim() == 3 && x.is_contiguous());
+  job->weight = weight.scalar_type();
+  if (bias.defined()) job->bias = bias.scalar_type();
   job->place = at::sequence_number::peek();
   const at::Tensor anchor = at::empty({0}, x.options()).requires_grad_(!x.requires_grad());
-  // at::linear makes rows of such an x, too.
   return LateLinear::apply(anchor, x.dim() > 2 ? x.contiguous() : x, LateWeights{weight, bias},
                            job);
 }

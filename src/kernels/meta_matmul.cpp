@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Meta kernels of fp8 and grouped matrix products.
+// Meta kernels of matrix products in another dtype, of fp8 and of groups.
 #include <optional>
 
 #include <ATen/ops/empty_strided.h>
@@ -15,6 +15,10 @@ using MaybeDtype = std::optional<c10::ScalarType>;
 at::Tensor meta_scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor&,
                           const at::Tensor&, MaybeTensor, MaybeTensor, MaybeDtype dtype, bool) {
   return fresh({a.size(0), b.size(1)}, a, dtype.value_or(a.scalar_type()));
+}
+
+at::Tensor meta_mm_in(const at::Tensor& a, const at::Tensor& b, c10::ScalarType dtype) {
+  return fresh({a.size(0), b.size(1)}, a, dtype);
 }
 
 // Groups lie along a third dimension, or along one of the two others as `offsets` tells.
@@ -48,6 +52,7 @@ at::Tensor meta_scaled_grouped_mm(const at::Tensor& a, const at::Tensor& b, cons
 }
 
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
+  library.impl("mm.dtype", &meta_mm_in);
   library.impl("_scaled_mm", &meta_scaled_mm);
   library.impl("_grouped_mm", &meta_grouped_mm);
   library.impl("_scaled_grouped_mm", &meta_scaled_grouped_mm);

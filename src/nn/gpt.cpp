@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/gelu.h>
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
@@ -91,8 +90,8 @@ struct GptMlp : Layer {
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
     const auto here = enter();
-    const at::Tensor y = at::gelu(columns(x, pass, {c_fc.get()})[0], "tanh");
-    return drop(c_proj->forward(y), pass);
+    const at::Tensor h = columns(x, pass, {c_fc.get()})[0];
+    return drop(c_proj->forward({kernels::Activation::gelu_tanh, h}), pass);
   }
 
   std::shared_ptr<Linear> c_fc, c_proj;

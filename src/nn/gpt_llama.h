@@ -96,8 +96,10 @@ template <class Body, class Options>
 struct LanguageModel : Layer {
   LanguageModel(Scope where, const Options& o)
       : Layer(std::move(where)), options(o), body(child<Body>(Body::name, o)) {
-    const LinearOptions untied = {
-        .bias = false, .weight = Init::normal(Body::head_std), .split = Split::columns};
+    const LinearOptions untied = {.bias = false,
+                                  .weight = Init::normal(Body::head_std),
+                                  .split = Split::columns,
+                                  .fp8 = false};
     if (!o.tied && layout().holds(o.layers - 1))
       lm_head = child<Linear>("lm_head", o.width, o.vocabulary, untied);
   }
@@ -135,7 +137,7 @@ struct LanguageModel : Layer {
 
   at::Tensor scores(const at::Tensor& x, const Pass& pass) const {
     if (lm_head != nullptr) return columns(x, pass, {lm_head.get()})[0];
-    return parallel::column_linears(cast(x), {{cast(body->embedding->weight)}}, split_axis(),
+    return parallel::column_linears(cast(x), {{body->embedding->weight}}, split_axis(),
                                     pass.tokens.count())[0];
   }
 

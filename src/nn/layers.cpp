@@ -197,11 +197,19 @@ MlpBlock::MlpBlock(Scope scope, int64_t width, MlpBlockOptions options)
       fc2(child<Linear>("fc2", options.hidden, width, with_split(options.linear, Split::rows))),
       drop1_(this->scope(), "drop1", options.dropout),
       drop2_(this->scope(), "drop2", options.dropout),
-      tanh_gelu_(options.tanh_gelu) {}
+      gelu_(options.tanh_gelu ? kernels::Activation::gelu_tanh : kernels::Activation::gelu) {}
 
 at::Tensor MlpBlock::forward(const at::Tensor& x, const Pass& pass) const {
   const auto here = enter();
-  const at::Tensor y = at::gelu(columns(x, pass, {fc1.get()})[0], tanh_gelu_ ? "tanh" : "none");
+  if (as_reference()) return forward_as_reference(x, pass);
+  const kernels::Activated h(gelu_, columns(x, pass, {fc1.get()})[0]);
+  if (!drop1_.active(pass)) return drop2_(fc2->forward(h), pass);
+  return drop2_(fc2->forward(drop1_(kernels::activated(h), pass, fc1->window(-1))), pass);
+}
+
+at::Tensor MlpBlock::forward_as_reference(const at::Tensor& x, const Pass& pass) const {
+  const char* curve = gelu_ == kernels::Activation::gelu_tanh ? "tanh" : "none";
+  const at::Tensor y = at::gelu(columns(x, pass, {fc1.get()})[0], curve);
   return drop2_(fc2->forward(drop1_(y, pass, fc1->window(-1))), pass);
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "braid/comm/differentiable.h"
+#include "braid/core/error.h"
 #include "braid/nn/layers.h"
 
 namespace braid::nn {
@@ -33,6 +34,12 @@ int64_t count_of(const std::vector<Range>& ranges) {
 }
 
 bool shares_tokens(const Layout& layout) { return layout.sequence && layout.tensor.size() > 1; }
+
+std::vector<parallel::SplitWeights> weights_of(const std::vector<const Linear*>& linears) {
+  std::vector<parallel::SplitWeights> weights;
+  for (const Linear* linear : linears) weights.push_back(linear->weights());
+  return weights;
+}
 
 // As many windows as there are dimensions that x does not hold whole.
 void add_tokens(kernels::Drop& drop, const HeldTokens& tokens) {
@@ -85,12 +92,11 @@ std::vector<at::Tensor> Layer::columns(const at::Tensor& x, const Pass& pass,
   }
   if (layout().tensor.size() == 1 || (layout().overlap == 1 && !layout().regather)) {
     const at::Tensor whole = to_split(x, pass);
-    for (const Linear* linear : linears) outputs.push_back(linear->forward(whole));
-    return outputs;  // each made in its own layer, for who counts by layers
+    if (linears.size() == 1) return {linears[0]->forward(whole)};
+    return kernels::linears(whole, weights_of(linears),
+                            {.later = layout().later, .fp8 = linears[0]->fp8()});
   }
-  std::vector<parallel::SplitWeights> weights;
-  for (const Linear* linear : linears) weights.push_back(linear->weights());
-  return parallel::column_linears(cast(x), weights, split_axis(),
+  return parallel::column_linears(cast(x), weights_of(linears), split_axis(),
                                   count_of(tokens_in_split(layout(), pass).ranges));
 }
 
@@ -100,6 +106,7 @@ Linear::Linear(Scope scope, int64_t in, int64_t out, LinearOptions options)
       out_(out),
       stored_in_out_(options.stored_in_out),
       split_(options.split),
+      fp8_(options.fp8 ? this->scope().build.precision.fp8 : Fp8::off),
       sharers_(options.sharers) {
   const comm::Group& tensor = layout().tensor;
   const bool cut = split_ != Split::none && tensor.size() > 1, by_out = split_ == Split::columns;
@@ -115,31 +122,44 @@ Linear::Linear(Scope scope, int64_t in, int64_t out, LinearOptions options)
   weight = stored_in_out_ ? param("weight", {in, out}, options.weight, of_weight)
                           : param("weight", {out, in}, options.weight, of_weight);
   if (options.bias) bias = param("bias", {out}, options.bias_init, of_bias);
+  check_fp8();
+}
+
+void Linear::check_fp8() const {
+  if (fp8_ == Fp8::off || (weight.size(0) % 16 == 0 && weight.size(1) % 16 == 0)) return;
+  throw ConfigError(
+      {.what = fmt::format("train.fp8 for {}, whose weight is {} x {} on a rank", path(),
+                           weight.size(0), weight.size(1)),
+       .why = "products of 8-bit floats take widths that are multiples of 16",
+       .fix = "choose widths that are multiples of 16 on each rank, or set train.fp8=off"});
 }
 
 parallel::SplitWeights Linear::weights() const {
-  const auto used = [&](const at::Tensor& tensor) { return comm::copy_to(cast(tensor), sharers_); };
-  const at::Tensor w = used(weight);
-  return {stored_in_out_ ? w.t() : w, bias.defined() ? used(bias) : bias};
+  const at::Tensor w = comm::copy_to(weight, sharers_);
+  return {stored_in_out_ ? w.t() : w, bias.defined() ? comm::copy_to(bias, sharers_) : bias};
 }
 
 // The bias comes after the sum over ranks and outside of the matmul: under autocast an fp32 bias
 // makes the result fp32.
-at::Tensor Linear::split_as_reference(const at::Tensor& x) const {
+at::Tensor Linear::forward_as_reference(const at::Tensor& x) const {
   const comm::Group& ranks = layout().tensor;
+  const auto [w, b] = weights();
+  if (split_ == Split::none || ranks.size() == 1) return at::linear(x, w, b);
   const bool by_out = split_ == Split::columns;
-  const at::Tensor part = at::linear(by_out ? comm::copy_to(x, ranks) : x, weight);
+  const at::Tensor part = at::linear(by_out ? comm::copy_to(x, ranks) : x, w);
   const at::Tensor y = by_out ? part : comm::reduce_from(part, ranks);
-  return bias.defined() ? at::add(y, bias) : y;
+  return b.defined() ? at::add(y, b) : y;
 }
 
-at::Tensor Linear::forward(const at::Tensor& x) const {
+at::Tensor Linear::forward(const kernels::Activated& x) const {
   const auto here = enter();
-  if (as_reference() && split_ != Split::none && layout().tensor.size() > 1)
-    return split_as_reference(x);
-  if (split_ == Split::rows) return parallel::row_linear(cast(x), weights(), split_axis());
-  const auto [w, b] = weights();
-  return kernels::linear(cast(x), w, b, layout().later);
+  if (as_reference()) return forward_as_reference(cast(kernels::activated(x)));
+  const kernels::Activated input(x.kind, cast(x.x), x.up.defined() ? cast(x.up) : x.up);
+  if (split_ != Split::rows)
+    return kernels::linears(input, {weights()}, {.later = layout().later, .fp8 = fp8()})[0];
+  parallel::SplitAxis axis = split_axis();
+  axis.fp8 = fp8();
+  return parallel::row_linear(input, weights(), axis);
 }
 
 int64_t Linear::held_count() const { return count_of(held_); }

@@ -5,7 +5,6 @@
 
 #include "braid/core/error.h"
 #include "braid/kernels/rotary.h"
-#include "braid/kernels/swiglu.h"
 #include "braid/nn/moe.h"
 #include "braid/nn/options.h"
 #include "nn/gpt_llama.h"
@@ -22,7 +21,7 @@ LinearOptions llama_linear(Split split) {
 
 // A pass of the blocks: with the turns of the positions.
 struct LlamaPass : Pass {
-  RotaryTables::Tables turn = {};
+  kernels::Turn turn = {};
 };
 
 // With fewer heads of keys than ranks of tensor, neighbours hold the same one.
@@ -62,8 +61,7 @@ struct LlamaAttention : Layer {
   at::Tensor forward(const at::Tensor& x, const LlamaPass& pass) const {
     const auto here = enter();
     const auto qkv = columns(x, pass, {q_proj.get(), k_proj.get(), v_proj.get()});
-    const at::Tensor q = kernels::rotary(in_heads(qkv[0]), pass.turn.cos, pass.turn.sin);
-    const at::Tensor k = kernels::rotary(in_heads(qkv[1]), pass.turn.cos, pass.turn.sin);
+    const auto [q, k] = kernels::rotary(in_heads(qkv[0]), in_heads(qkv[1]), pass.turn);
     const at::Tensor v = in_heads(qkv[2]);
     const at::Tensor mixed =
         token_attention(*this, {q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)}, pass);
@@ -97,7 +95,7 @@ struct LlamaMlp : Layer {
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
     const auto here = enter();
     const auto wide = columns(x, pass, {gate_proj.get(), up_proj.get()});
-    return down_proj->forward(kernels::swiglu(wide[0], wide[1]));
+    return down_proj->forward({kernels::Activation::swiglu, wide[0], wide[1]});
   }
 
   std::shared_ptr<Linear> gate_proj, up_proj, down_proj;

@@ -4,13 +4,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/softplus.h>
 #include <fmt/format.h>
 
+#include "braid/kernels/activation.h"
 #include "braid/kernels/grouped.h"
-#include "braid/kernels/swiglu.h"
 #include "braid/parallel/tensor.h"
 #include "nn/moe_random.h"
 
@@ -104,8 +103,9 @@ at::Tensor ExpertLayer::product(const at::Tensor& x, const at::Tensor& w,
 
 at::Tensor ExpertLayer::up(const at::Tensor& x, const at::Tensor& offsets) const {
   const auto here = enter();
-  if (!gated_) return at::gelu(product(x, w1, offsets), "tanh");
-  return kernels::swiglu(product(x, w1, offsets), product(x, w3, offsets));
+  const at::Tensor h = product(x, w1, offsets);
+  if (!gated_) return kernels::activated({kernels::Activation::gelu_tanh, h});
+  return kernels::activated({kernels::Activation::swiglu, h, product(x, w3, offsets)});
 }
 
 at::Tensor ExpertLayer::down(const at::Tensor& hidden, const at::Tensor& offsets) const {

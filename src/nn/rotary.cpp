@@ -22,8 +22,7 @@ at::Tensor rotary_frequencies(const LlamaOptions& o, at::TensorOptions where) {
   return plain.div(o.rope_factor).mul_(kept.neg().add_(1)).add_(plain.mul(kept));
 }
 
-const RotaryTables::Tables& RotaryTables::at(int64_t tokens, c10::Device device,
-                                             c10::ScalarType dtype) {
+const kernels::Turn& RotaryTables::at(int64_t tokens, c10::Device device, c10::ScalarType dtype) {
   const bool there = last_.cos.defined() && last_.cos.size(0) == tokens &&
                      last_.cos.device() == device && last_.cos.scalar_type() == dtype;
   if (there) return last_;

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/kernels/rotary.h"
 #include "braid/nn/options.h"
 
 namespace braid::nn {
@@ -19,15 +20,12 @@ at::Tensor rotary_frequencies(const LlamaOptions& options,
 
 class RotaryTables {
  public:
-  struct Tables {
-    at::Tensor cos, sin;
-  };
   explicit RotaryTables(const LlamaOptions& options) : options_(options) {}
-  const Tables& at(int64_t tokens, c10::Device device, c10::ScalarType dtype);
+  const kernels::Turn& at(int64_t tokens, c10::Device device, c10::ScalarType dtype);
 
  private:
   LlamaOptions options_;
-  Tables last_;  // a training run has one length, and evaluation at another makes it again
+  kernels::Turn last_;  // a training run has one length, and evaluation at another makes it again
 };
 
 }  // namespace braid::nn

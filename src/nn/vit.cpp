@@ -7,6 +7,7 @@
 
 #include "braid/comm/differentiable.h"
 #include "braid/core/error.h"
+#include "braid/kernels/linear.h"
 #include "braid/nn/blocks.h"
 #include "braid/nn/options.h"
 #include "braid/parallel/context.h"
@@ -115,7 +116,8 @@ class VitBlock : public Layer {
   DropPath path1_, path2_;
 };
 
-// A convolution from patch to patch: the patches of a rank need their own pixels only.
+// A convolution from patch to patch, which is one product of all patches: those of a rank need
+// their own pixels only.
 class VitPatches : public Layer {
  public:
   VitPatches(Scope scope, const VitOptions& options)
@@ -131,8 +133,11 @@ class VitPatches : public Layer {
     const auto here = enter();
     const int64_t first = tokens.begin / columns_, end = (tokens.end + columns_ - 1) / columns_;
     const at::Tensor rows = input.narrow(2, first * patch_, (end - first) * patch_);
-    const at::Tensor x = at::conv2d(cast(rows), cast(weight_), cast(bias_), patch_);
-    return x.flatten(2).transpose(1, 2).narrow(1, tokens.begin - first * columns_, tokens.size());
+    const at::Tensor x =
+        as_reference()
+            ? at::conv2d(cast(rows), cast(weight_), cast(bias_), patch_).flatten(2).transpose(1, 2)
+            : kernels::linears(numbers_of_patches(rows), {{weight_.flatten(1), bias_}})[0];
+    return x.narrow(1, tokens.begin - first * columns_, tokens.size());
   }
 
   LayerRow row(int64_t tokens) const {
@@ -143,6 +148,15 @@ class VitPatches : public Layer {
   }
 
  private:
+  // [B, C, rows p, columns p] -> [B, rows columns, C p p]: cast and put in order by one copy.
+  at::Tensor numbers_of_patches(const at::Tensor& image) const {
+    const at::Tensor cut = image.unflatten(3, {columns_, patch_})
+                               .unflatten(2, {-1, patch_})
+                               .permute({0, 2, 4, 1, 3, 5});
+    const at::Tensor flat = cut.to(compute(), false, false, at::MemoryFormat::Contiguous);
+    return flat.reshape({image.size(0), -1, image.size(1) * patch_ * patch_});
+  }
+
   int64_t patch_, columns_;
   at::Tensor weight_, bias_;
 };
@@ -230,7 +244,8 @@ class Vit : public Layer {
 
   void make_head() {
     norm_ = child<LayerNorm>("norm", options_.width, options_.eps);
-    head_ = child<Linear>("head", options_.width, patch_numbers(), LinearOptions{.bias = false});
+    head_ = child<Linear>("head", options_.width, patch_numbers(),
+                          LinearOptions{.bias = false, .fp8 = false});
   }
 
   Pass with_own_tokens(const Pass& pass) const {

@@ -30,6 +30,19 @@ UnitShares share_units(int64_t units, int ranks) {
        .fix = fmt::format("set mesh.tensor to a divisor of {}", units)});
 }
 
+kernels::ProductOptions products_of(const SplitAxis& axis) {
+  return {.later = axis.later, .fp8 = axis.fp8};
+}
+
+// For products in several chunks, which share one cast.
+std::vector<SplitWeights> in_dtype(const std::vector<SplitWeights>& layers, const at::Tensor& x) {
+  std::vector<SplitWeights> cast;
+  for (const SplitWeights& layer : layers)
+    cast.push_back({layer.weight.to(x.scalar_type()),
+                    layer.bias.defined() ? layer.bias.to(x.scalar_type()) : layer.bias});
+  return cast;
+}
+
 }  // namespace
 
 std::vector<Range> split_ranges(int64_t size, const comm::Group& group, int64_t unit,
@@ -77,21 +90,21 @@ at::Tensor leave_split(const at::Tensor& part, const SplitAxis& axis) {
 
 std::vector<at::Tensor> column_linears(const at::Tensor& x, const std::vector<SplitWeights>& layers,
                                        const SplitAxis& axis, int64_t tokens) {
-  if (axis.regather && splits_tokens(x, axis)) return regathered_columns(x, layers, axis, tokens);
-  if (runs_in_chunks(x, axis)) return chunked_columns(x, layers, axis, tokens);
-  const at::Tensor whole = enter_split(x, axis, tokens);
-  std::vector<at::Tensor> outputs;
-  for (const SplitWeights& layer : layers)
-    outputs.push_back(kernels::linear(whole, layer.weight, layer.bias, axis.later));
-  return outputs;
+  if (axis.regather && splits_tokens(x, axis))
+    return regathered_columns(x, in_dtype(layers, x), axis, tokens);
+  if (runs_in_chunks(x, axis)) return chunked_columns(x, in_dtype(layers, x), axis, tokens);
+  return kernels::linears(enter_split(x, axis, tokens), layers, products_of(axis));
 }
 
-at::Tensor row_linear(const at::Tensor& x, const SplitWeights& layer, const SplitAxis& axis) {
-  if (axis.group.size() == 1) return kernels::linear(x, layer.weight, layer.bias, axis.later);
-  const at::Tensor y = runs_in_chunks(x, axis)
-                           ? chunked_rows(x, layer.weight, axis)
-                           : leave_split(kernels::linear(x, layer.weight, {}, axis.later), axis);
-  return layer.bias.defined() ? at::add(y, layer.bias) : y;
+at::Tensor row_linear(const kernels::Activated& x, const SplitWeights& layer,
+                      const SplitAxis& axis) {
+  if (axis.group.size() == 1) return kernels::linears(x, {layer}, products_of(axis))[0];
+  at::Tensor y;
+  if (runs_in_chunks(x.x, axis))
+    y = chunked_rows(kernels::activated(x), in_dtype({layer}, x.x)[0].weight, axis);
+  else
+    y = leave_split(kernels::linears(x, {{layer.weight}}, products_of(axis))[0], axis);
+  return layer.bias.defined() ? at::add(y, layer.bias.to(y.scalar_type())) : y;
 }
 
 at::Tensor split_embedding(const at::Tensor& ids, const at::Tensor& weight, const Range& held,

@@ -21,6 +21,28 @@ void describe_dtypes(Fields& fields, TrainOptions& options) {
   fields.field("compute", options.compute, "dtype of matmuls, convolutions and attention", words);
   fields.field("reduce", options.reduce, "dtype of gradients on the wire", words);
   fields.field("master", options.master, "dtype that the optimizer updates", words);
+  fields.choice("fp8", options.fp8, {"off", "tensor", "row"},
+                "linear layers of blocks as products of 8-bit floats: with one scale a tensor, or "
+                "one a row and gradients of weights in bf16");
+}
+
+// Where layers are not the plain ones that have products in fp8.
+void check_fp8(const RunOptions& options) {
+  const parallel::ParallelOptions& how = options.parallel;
+  if (options.train.fp8 == Fp8::off) return;
+  const auto refuse = [](const std::string& beside, const std::string& fix) {
+    throw ConfigError({.what = "train.fp8 beside " + beside,
+                       .why = "there the products of linear layers are cut up, and are in bf16",
+                       .fix = fix + " or train.fp8=off"});
+  };
+  if (how.overlap > 1)
+    refuse(fmt::format("parallel.overlap = {}", how.overlap), "set parallel.overlap=1");
+  if (how.regather) refuse("parallel.regather", "set parallel.regather=false");
+  const bool splits = how.schedule == parallel::ScheduleKind::zb_h1 ||
+                      how.schedule == parallel::ScheduleKind::zb_h2 ||
+                      how.schedule == parallel::ScheduleKind::zb_v || !how.schedule_file.empty();
+  if (splits && options.mesh.pipeline > 1)
+    refuse("a schedule that splits the backward pass", "set parallel.schedule=1f1b");
 }
 
 void check_batch(const RunOptions& options) {
@@ -181,6 +203,7 @@ void check(const RunOptions& options) {
   check_batch(options);
   check_offload(options);
   braid::check(policy_of(options.train));
+  check_fp8(options);
 }
 
 std::string resolved_yaml(const RunOptions& options) {
@@ -218,6 +241,7 @@ Precision policy_of(const TrainOptions& options) {
       c10::elementSize(policy.master) < c10::elementSize(policy.param))
     policy.master = policy.param;
   take(options.master, policy.master);
+  policy.fp8 = options.fp8;
   return policy;
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "train/step_parts.h"
 
+#include <fmt/format.h>
+
 #include "braid/core/accelerator.h"
 #include "braid/core/dry.h"
 #include "braid/core/observe.h"
+#include "braid/core/error.h"
 #include "braid/parallel/replicate.h"
 #include "braid/parallel/zero.h"
 
@@ -13,6 +16,16 @@ namespace {
 bool host_updates(const RunOptions& options) {
   const memory::MemoryOptions& memory = options.memory;
   return memory.offloads("optimizer") && (!memory.offloads("parameters") || memory.delay > 0);
+}
+
+void check_fp8_device(c10::Device device) {
+  const int number = device.has_index() ? device.index() : 0;
+  const int capability = accelerator()->generation(number);
+  if (capability >= 89) return;
+  throw ConfigError({.what = fmt::format("train.fp8 on {}, which is sm_{}",
+                                         accelerator()->name(number), capability),
+                     .why = "tensor cores multiply 8-bit floats from sm_89 on",
+                     .fix = "set train.fp8=off"});
 }
 
 // Sums are of losses that are divided by the weight of the whole batch already.
@@ -120,6 +133,7 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
             .staged = staged.get(),
             .phase = ranks.phase}) {
   if (device.is_cuda() && accelerator() != nullptr) {
+    if (policy.fp8 != Fp8::off) check_fp8_device(device);
     accelerator()->allow_tf32(policy.tf32);
     accelerator()->tune_products(options.train.tune);
   }

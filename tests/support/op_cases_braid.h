@@ -2,13 +2,13 @@
 // The functions of braid/kernels and the operators of metrics, for the tables of op_cases.h.
 #pragma once
 #include "braid/kernels/adam.h"
+#include "braid/kernels/activation.h"
 #include "braid/kernels/attention.h"
 #include "braid/kernels/dropout.h"
 #include "braid/kernels/head_loss.h"
 #include "braid/kernels/masks.h"
 #include "braid/kernels/norm.h"
 #include "braid/kernels/rotary.h"
-#include "braid/kernels/swiglu.h"
 #include "support/op_cases.h"
 
 namespace braid::test {
@@ -60,7 +60,10 @@ inline std::vector<OpCase> braid_cases() {
              {{{2, 5, 8}, b16}, {{2, 5, 8}, b16}, {{8}, b16}, {{8}, b16}},
              {{{5, 8}, f64, gaps}, {{5, 8}, f32, swapped}, {{8}}, {{8}}}});
   add_cases(
-      cases, "swiglu", [](Tensors& x) { return Tensors{kernels::swiglu(x[0], x[1])}; },
+      cases, "swiglu",
+      [](Tensors& x) {
+        return Tensors{kernels::activated({kernels::Activation::swiglu, x[0], x[1]})};
+      },
       {{{{3, 5}}, {{3, 5}}}, {{{3, 5}, b16}, {{3, 5}, b16}}, {{{3, 5}, f64, gaps}, {{3, 5}, f64}}});
   add_cases(cases, "head_loss",
             [](Tensors& x) { return Tensors{kernels::head_loss(x[0], x[1], x[2], {.rows = 3})}; },
@@ -68,11 +71,19 @@ inline std::vector<OpCase> braid_cases() {
              {{{5, 4}, f64, gaps}, {{7, 4}, f64}, {{5}, i64}},
              {{{5, 4}, b16}, {{7, 4}, b16}, {{5}, i64}},
              {{{5, 4}, b16}, {{7, 4}}, {{5}, i64}}});
+  for (const auto kind : {kernels::Activation::gelu, kernels::Activation::gelu_tanh})
+    add_cases(
+        cases, kind == kernels::Activation::gelu ? "braid_gelu" : "braid_gelu_tanh",
+        [=](Tensors& x) { return Tensors{kernels::activated({kind, x[0]})}; }, one);
   const OpInput table = {{5, 4}, f32, Layout::contiguous, false};
-  add_cases(cases, "rotary", [](Tensors& x) { return Tensors{kernels::rotary(x[0], x[1], x[2])}; },
-            {{{{2, 5, 3, 8}}, table, table},
-             {{{2, 5, 3, 8}, b16}, table, table},
-             {{{2, 5, 3, 8}, f32, gaps}, table, table}});
+  add_cases(cases, "rotary",
+            [](Tensors& x) {
+              const auto [q, k] = kernels::rotary(x[0], x[1], {x[2], x[3]});
+              return Tensors{q, k};
+            },
+            {{{{2, 5, 3, 8}}, {{2, 5, 1, 8}}, table, table},
+             {{{2, 5, 3, 8}, b16}, {{2, 5, 3, 8}, b16}, table, table},
+             {{{2, 5, 3, 8}, f32, gaps}, {{2, 5, 2, 8}}, table, table}});
   const auto attend = [=](Tensors& x) {
     return Tensors{kernels::attention(x[0].transpose(1, 2), x[1].transpose(1, 2),
                                       x[2].transpose(1, 2), {.causal = true, .drop = drop})};

@@ -4,6 +4,7 @@
 //
 //   Precision p = precision("bf16");   // parameters fp32, computation bf16
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,10 @@
 #include <c10/core/ScalarType.h>
 
 namespace braid {
+
+// Linear layers of blocks as products of 8-bit floats: off, with one scale a tensor, or with one a
+// row (a token, an output) and gradients of weights in bf16.
+enum class Fp8 : uint8_t { off, tensor, row };
 
 struct Precision {
   std::string name = "fp32";
@@ -20,6 +25,7 @@ struct Precision {
   c10::ScalarType master = c10::kFloat;   // what the optimizer updates; equal to param: no copy
   bool tf32 = false;                      // fp32 matmuls on tensor cores (CUDA)
   bool scaled_loss = false;               // fp16: small gradients need the dynamic loss scaler
+  Fp8 fp8 = Fp8::off;                     // with compute in bf16
   bool operator==(const Precision&) const = default;
 };
 

@@ -56,8 +56,8 @@ class Deferred {
   std::map<int64_t, Waiting> waiting_;
 };
 
-// x W^T + b. `later` null or not active: at::linear. x: [..., in], weight [out, in], bias [out] or
-// undefined; values and gradients are those of at::linear to the bit.
+// x W^T + b. `later` null or not active: kernels::linears. x: [..., in], weight [out, in], bias
+// [out] or undefined; values and gradients are the same to the bit.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   const std::shared_ptr<Deferred>& later);
 

@@ -170,6 +170,7 @@ struct LinearOptions {
   // columns with fewer units than ranks (heads of keys): the ranks that hold the same ones, over
   // which gradients are summed.
   comm::Group sharers = {};
+  bool fp8 = true;  // where the precision says so; not for the head of a model
 };
 
 // y = x W^T + b in the compute dtype.
@@ -178,22 +179,26 @@ class Linear : public Layer {
   Linear(Scope scope, int64_t in, int64_t out, LinearOptions options = {});
   // columns: x has entered the split region (to_split), y is this rank's outputs.
   // rows: x is this rank's inputs, y has left the region.
-  at::Tensor forward(const at::Tensor& x) const;
+  // An activation that is given and not computed yet is not kept, but what it is computed of.
+  at::Tensor forward(const kernels::Activated& x) const;
   // Outputs (columns) or inputs (rows) that this rank holds.
   const std::vector<Range>& held() const { return held_; }
   int64_t held_count() const;
   kernels::DropWindow window(int64_t dim) const;  // held() as a dimension of a tensor
-  // [out, in] and bias as matmuls use them: in the compute dtype.
+  // [out, in] and bias, the parameters themselves.
   parallel::SplitWeights weights() const;
+  Fp8 fp8() const { return fp8_; }
   LayerRow row(std::vector<int64_t> lead)
       const;  // lead: dims before the last one, without the batch: {tokens}
   at::Tensor weight, bias;
 
  private:
-  at::Tensor split_as_reference(const at::Tensor& x) const;
+  at::Tensor forward_as_reference(const at::Tensor& x) const;
+  void check_fp8() const;
   int64_t in_, out_;
   bool stored_in_out_;
   Split split_;
+  Fp8 fp8_;
   comm::Group sharers_;
   std::vector<Range> held_;
 };
@@ -311,8 +316,9 @@ class MlpBlock : public Layer {
   std::shared_ptr<Linear> fc1, fc2;
 
  private:
+  at::Tensor forward_as_reference(const at::Tensor& x, const Pass& pass) const;
   Dropout drop1_, drop2_;
-  bool tanh_gelu_;
+  kernels::Activation gelu_;
 };
 
 }  // namespace braid::nn

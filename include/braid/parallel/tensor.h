@@ -18,7 +18,7 @@
 
 #include "braid/comm/group.h"
 #include "braid/core/param.h"
-#include "braid/kernels/deferred.h"
+#include "braid/kernels/linear.h"
 
 namespace braid::parallel {
 
@@ -28,12 +28,12 @@ struct SplitAxis {
   bool regather = false;  // with sequence: only the share is kept, the backward pass gathers again
   int64_t overlap = 1;    // chunks of tokens: one travels while the matmul of another runs
   std::shared_ptr<kernels::Deferred> later = {};  // takes gradients of weights
+  Fp8 fp8 = Fp8::off;  // products of 8-bit floats; with overlap or regather those of the dtype
 };
 
-struct SplitWeights {
-  at::Tensor weight;     // [out, in], as this rank holds it
-  at::Tensor bias = {};  // columns: of its outputs; rows: of all, added after the sum
-};
+// Parameters as this rank holds them. The bias: columns, of its outputs; rows, of all, added after
+// the sum.
+using SplitWeights = kernels::LinearWeights;
 
 // What a rank holds of a dimension that comes in `parts` equal parts of units of `unit` numbers:
 // the r-th even share of the units of each part. Fewer units than ranks, and ranks a multiple of
@@ -53,7 +53,8 @@ at::Tensor leave_split(const at::Tensor& part, const SplitAxis& axis);
 // Column-split layers that take the same x: it enters once for all of them.
 std::vector<at::Tensor> column_linears(const at::Tensor& x, const std::vector<SplitWeights>& layers,
                                        const SplitAxis& axis, int64_t tokens = 0);
-at::Tensor row_linear(const at::Tensor& x, const SplitWeights& layer, const SplitAxis& axis);
+at::Tensor row_linear(const kernels::Activated& x, const SplitWeights& layer,
+                      const SplitAxis& axis);
 
 // Rows `held` of an embedding table: each rank looks up what it has, and they leave as above.
 at::Tensor split_embedding(const at::Tensor& ids, const at::Tensor& weight, const Range& held,

@@ -40,6 +40,7 @@ struct TrainOptions {
   LastBatch last_batch = LastBatch::drop;
   std::string precision = "fp32";
   std::optional<std::string> param, compute, reduce, master;  // single dtypes, over the policy's
+  Fp8 fp8 = Fp8::off;                                         // linear layers of blocks
   nn::Loss loss = nn::Loss::mse;
   double clip = 0;  // global L2 norm of the gradients, 0: no clipping
   double ema = 0;   // decay of the averaged weights that are validated, 0: none

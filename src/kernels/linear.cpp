@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "braid/kernels/linear.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kernels/linear_gradients.h"
+#include "kernels/linear_node.h"
+
+namespace braid::kernels {
+namespace {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// The weights of all layers as the products take them.
+struct CastWeights {
+  std::vector<at::Tensor> weights, biases;  // of each product
+  bool joined = false;                      // one product for all layers
+};
+
+at::Tensor joined_cast(const std::vector<at::Tensor>& parts, c10::ScalarType dtype) {
+  std::vector<int64_t> sizes = parts[0].sizes().vec();
+  sizes[0] = 0;
+  for (const at::Tensor& part : parts) sizes[0] += part.size(0);
+  const at::Tensor whole = at::empty(sizes, parts[0].options().dtype(dtype).requires_grad(false));
+  int64_t first = 0;
+  for (const at::Tensor& part : parts) {
+    whole.narrow(0, first, part.size(0)).copy_(part);
+    first += part.size(0);
+  }
+  return whole;
+}
+
+// Casts write into one buffer, so joining costs nothing; weights that are used as they lie would
+// have to be copied.
+bool can_join(const std::vector<LinearWeights>& layers, c10::ScalarType dtype) {
+  if (layers.size() == 1) return false;
+  return std::all_of(layers.begin(), layers.end(), [&](const LinearWeights& layer) {
+    return layer.weight.scalar_type() != dtype && lies_by_rows(layer.weight) &&
+           layer.bias.defined() == layers[0].bias.defined();
+  });
+}
+
+// Not detached where nothing is cast: who gives a parameter's memory back means the copy in the
+// graph, too.
+CastWeights cast_weights(const std::vector<LinearWeights>& layers, c10::ScalarType dtype) {
+  const at::NoGradGuard no_grad;
+  CastWeights all;
+  std::vector<at::Tensor> weights, biases;
+  for (const LinearWeights& layer : layers) {
+    weights.push_back(layer.weight);
+    biases.push_back(layer.bias);
+  }
+  all.joined = can_join(layers, dtype);
+  if (all.joined) {
+    all.weights = {joined_cast(weights, dtype)};
+    all.biases = {biases[0].defined() ? joined_cast(biases, dtype) : at::Tensor()};
+    return all;
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    all.weights.push_back(weights[i].to(dtype));
+    all.biases.push_back(biases[i].defined() ? biases[i].to(dtype) : at::Tensor());
+  }
+  return all;
+}
+
+// Plain tensors without history, each a view of its product.
+variable_list products(const at::Tensor& value, const CastWeights& used,
+                       const std::vector<LayerShape>& shapes) {
+  variable_list outputs;
+  const at::Tensor rows = as_rows(value);
+  for (size_t i = 0; i < used.weights.size(); ++i) {
+    const at::Tensor& bias = used.biases[i];
+    const at::Tensor y = bias.defined() ? at::linear(rows, used.weights[i], bias)
+                                        : at::linear(rows, used.weights[i]);
+    outputs.push_back(y.view(with_width(value, y.size(1))));
+  }
+  if (used.joined) {
+    const at::Tensor whole = std::move(outputs[0]);
+    outputs = parts_of(whole, shapes);
+  }
+  for (at::Tensor& output : outputs) output = output.variable_data();
+  return outputs;
+}
+
+// The gradients as one tensor if they are parts of one, side by side; else undefined.
+at::Tensor side_by_side(const std::vector<at::Tensor>& grads) {
+  if (!std::all_of(grads.begin(), grads.end(), [](const auto& g) { return g.defined(); }))
+    return {};
+  const at::Tensor& first = grads[0];
+  int64_t width = 0;
+  for (const at::Tensor& grad : grads) {
+    if (grad.storage().unsafeGetStorageImpl() != first.storage().unsafeGetStorageImpl() ||
+        grad.storage_offset() != first.storage_offset() + width || grad.stride(1) != 1 ||
+        grad.stride(0) != first.stride(0))
+      return {};
+    width += grad.size(1);
+  }
+  return first.as_strided({first.size(0), width}, {first.stride(0), 1}, first.storage_offset());
+}
+
+// Next edges: x, up, then weight and bias of each layer.
+class LinearsNode final : public torch::autograd::Node {
+ public:
+  LinearsNode(const Activated& input, const CastWeights& used, std::vector<LayerShape> shapes)
+      : kind_(input.kind), joined_(used.joined), shapes_(std::move(shapes)) {
+    // Now, and not after the products: computed again, a block ends with what is kept last.
+    x_ = SavedVariable(input.x, /*is_output=*/false);
+    if (kind_ == Activation::swiglu) up_ = SavedVariable(input.up, /*is_output=*/false);
+    for (const at::Tensor& weight : used.weights) weights_.emplace_back(weight, false);
+  }
+
+  std::string name() const override { return "braid::linears"; }
+
+  void release_variables() override {
+    x_.reset_data();
+    up_.reset_data();
+    for (SavedVariable& weight : weights_) weight.reset_data();
+  }
+
+  variable_list apply(variable_list&& grads) override {
+    const at::NoGradGuard no_grad;
+    variable_list result(2 + 2 * shapes_.size());
+    variable_list rows;
+    for (const at::Tensor& grad : grads) rows.push_back(grad.defined() ? as_rows(grad) : grad);
+    grads.clear();
+    const Activated input(kind_, x_.unpack(),
+                          kind_ == Activation::swiglu ? up_.unpack() : at::Tensor());
+    at::Tensor value;
+    if (task_should_compute_output(0) || task_should_compute_output(1)) {
+      at::Tensor back = gradient_of_value(rows, input.x);
+      if (!back.defined()) return result;  // no output was used
+      const auto [again, d_gate] = activation_back(input, back);
+      value = again;
+      result[0] = kind_ == Activation::swiglu ? d_gate : back;
+      if (kind_ == Activation::swiglu) result[1] = back;
+    } else {
+      value = activation_value(input);
+    }
+    for (size_t i = 0; i < shapes_.size(); ++i)
+      if (rows[i].defined()) gradients_of_layer(i, rows[i], value, result);
+    return result;
+  }
+
+ private:
+  at::Tensor gradient_of_value(const variable_list& rows, const at::Tensor& x) {
+    at::Tensor sum;
+    const at::Tensor whole = joined_ ? side_by_side(rows) : at::Tensor();
+    if (whole.defined()) return input_gradient(whole, x, weights_[0].unpack());
+    int64_t first = 0;
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      const at::Tensor weight =
+          joined_ ? weights_[0].unpack().narrow(0, first, shapes_[i].out) : weights_[i].unpack();
+      first += shapes_[i].out;
+      if (!rows[i].defined()) continue;
+      if (sum.defined())
+        as_rows(sum).addmm_(rows[i], weight);
+      else
+        sum = input_gradient(rows[i], x, weight);
+    }
+    return sum;
+  }
+
+  void gradients_of_layer(size_t i, const at::Tensor& grad, const at::Tensor& value,
+                          variable_list& result) {
+    const LayerShape& shape = shapes_[i];
+    const size_t at = 2 + 2 * i;
+    if (task_should_compute_output(at))
+      result[at] = weight_gradient(grad, value, shape.by_rows, shape.weight);
+    if (shape.biased && task_should_compute_output(at + 1))
+      result[at + 1] = bias_gradient(grad, shape.bias);
+  }
+
+  Activation kind_;
+  bool joined_;
+  std::vector<LayerShape> shapes_;
+  SavedVariable x_, up_;
+  std::vector<SavedVariable> weights_;
+};
+
+bool wants_graph(const Activated& input, const std::vector<LinearWeights>& layers) {
+  const auto wants = [](const at::Tensor& x) { return x.defined() && x.requires_grad(); };
+  if (!at::GradMode::is_enabled()) return false;
+  return wants(input.x) || wants(input.up) ||
+         std::any_of(layers.begin(), layers.end(), [&](const LinearWeights& layer) {
+           return wants(layer.weight) || wants(layer.bias);
+         });
+}
+
+std::vector<at::Tensor> late_linears(const Activated& input,
+                                     const std::vector<LinearWeights>& layers,
+                                     const std::shared_ptr<Deferred>& later) {
+  const at::Tensor x = activated(input);
+  std::vector<at::Tensor> outputs;
+  for (const LinearWeights& layer : layers)
+    outputs.push_back(linear(x, layer.weight, layer.bias, later));
+  return outputs;
+}
+
+// What rows are made of without a copy.
+Activated in_one_piece(const Activated& input) {
+  const auto piece = [](const at::Tensor& x) {
+    return x.defined() && x.dim() > 2 ? x.contiguous() : x;
+  };
+  if (input.kind != Activation::none) return input;  // the activation will be
+  return {input.kind, piece(input.x), input.up};
+}
+
+}  // namespace
+
+std::vector<LayerShape> shapes_of(const std::vector<LinearWeights>& layers) {
+  std::vector<LayerShape> shapes;
+  for (const LinearWeights& layer : layers) {
+    const at::Tensor &w = layer.weight, &b = layer.bias;
+    shapes.push_back({.out = w.size(0),
+                      .weight = w.scalar_type(),
+                      .bias = b.defined() ? b.scalar_type() : c10::kFloat,
+                      .by_rows = lies_by_rows(w),
+                      .biased = b.defined()});
+  }
+  return shapes;
+}
+
+torch::autograd::edge_list edges_to(const Activated& input,
+                                    const std::vector<LinearWeights>& layers) {
+  torch::autograd::edge_list edges;
+  const auto add = [&](const at::Tensor& x) {
+    edges.push_back(x.defined() ? torch::autograd::impl::gradient_edge(x)
+                                : torch::autograd::Edge());
+  };
+  add(input.x);
+  add(input.up);
+  for (const LinearWeights& layer : layers) {
+    add(layer.weight);
+    add(layer.bias);
+  }
+  return edges;
+}
+
+std::vector<int64_t> with_width(const at::Tensor& x, int64_t width) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = width;
+  return sizes;
+}
+
+std::vector<at::Tensor> parts_of(const at::Tensor& whole, const std::vector<LayerShape>& shapes) {
+  std::vector<at::Tensor> parts;
+  int64_t first = 0;
+  for (const LayerShape& shape : shapes) {
+    parts.push_back(whole.narrow(-1, first, shape.out));
+    first += shape.out;
+  }
+  return parts;
+}
+
+std::vector<at::Tensor> linears(const Activated& given, const std::vector<LinearWeights>& layers,
+                                const ProductOptions& options) {
+  const bool graph = wants_graph(given, layers);
+  const auto& later = options.later;
+  if (graph && later != nullptr && later->active()) return late_linears(given, layers, later);
+  const Activated input = in_one_piece(given);
+  if (options.fp8 != Fp8::off) return fp8_linears(input, layers, options.fp8, graph);
+  const CastWeights used = cast_weights(layers, input.x.scalar_type());
+  const std::vector<LayerShape> shapes = shapes_of(layers);
+  if (!graph) return products(activation_value(input), used, shapes);
+  const std::shared_ptr<LinearsNode> node(new LinearsNode(input, used, shapes),
+                                          torch::autograd::deleteNode);
+  node->set_next_edges(edges_to(input, layers));
+  variable_list outputs;
+  {
+    const at::NoGradGuard no_grad;
+    outputs = products(activation_value(input), used, shapes);
+  }
+  for (const at::Tensor& output : outputs) torch::autograd::set_history(output, node);
+  return outputs;
+}
+
+}  // namespace braid::kernels
