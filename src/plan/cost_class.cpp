@@ -271,6 +271,8 @@ const Table& braid_kinds() {
       {"quantize_blocks", {Work::mask, Moves::all, 1}},
       {"dequantize_blocks", {Work::mask, Moves::all, 1}},
       {"keep_part", {Work::mask, Moves::written, 1}},
+      {"window_attention", {Work::attention, Moves::all, 1}},
+      {"window_attention_grad", {Work::attention_backward, Moves::all, 2}},
   };
   return table;
 }
