@@ -1,50 +1,199 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/kernels/norm.h"
 
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
 
-#include <vector>
+#include <string>
 
-#include "kernels/dtype.h"
+#include "kernels/meta.h"
+#include "kernels/norm_cpu.h"
+#include "kernels/norm_parts.h"
 
 namespace braid::kernels {
 namespace {
 
-// The composed operator of torch keeps four tensors of the input's size, this one keeps the input.
-struct RmsNorm : torch::autograd::Function<RmsNorm> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& weight, double eps) {
-    const at::Tensor wide = x.to(accumulate_dtype(x.scalar_type()));
-    const double width = static_cast<double>(x.size(-1));
-    const at::Tensor scale =
-        at::linalg_vector_norm(wide, 2, {-1}, true).square_().div_(width).add_(eps).rsqrt_();
-    context->save_for_backward({x, weight, scale});
-    return wide.mul(scale).mul_(weight.to(accumulate_dtype(x.scalar_type()))).to(x.scalar_type());
+int64_t norm_width(const at::Tensor& x) { return x.size(-1); }
+int64_t norm_row_count(const at::Tensor& x) {
+  return norm_width(x) == 0 ? 0 : x.numel() / norm_width(x);
+}
+
+// What both passes give back, uninitialised.
+NormForward norm_results(const at::Tensor& x, const at::Tensor& branch, const at::Tensor& bias,
+                         c10::ScalarType dtype) {
+  at::Tensor sum, y = fresh(x.sizes(), x, dtype);
+  if (branch.defined()) sum = fresh(x.sizes(), x);
+  const int64_t numbers = bias.defined() ? 2 : 1;
+  return {sum, y, fresh({norm_row_count(x), numbers}, x, accumulate_dtype(x.scalar_type()))};
+}
+
+NormGrads norm_grad_results(const at::Tensor& sum, const at::Tensor& weight,
+                            const at::Tensor& statistics, std::optional<c10::ScalarType> branch) {
+  at::Tensor grad_x = fresh(sum.sizes(), sum), grad_branch, grad_bias;
+  if (branch && *branch != sum.scalar_type()) grad_branch = fresh(sum.sizes(), sum, *branch);
+  at::Tensor grad_weight = fresh(weight.sizes(), weight);
+  if (statistics.size(1) == 2) grad_bias = fresh(weight.sizes(), weight);
+  return {grad_x, grad_branch, grad_weight, grad_bias};
+}
+
+at::Tensor in_rows(const at::Tensor& x) {
+  return x.defined() ? x.contiguous().view({norm_row_count(x), norm_width(x)}) : x;
+}
+
+NormForward norm_cpu_op(const at::Tensor& x, MaybeTensor branch, const at::Tensor& weight,
+                        MaybeTensor bias, double eps, c10::ScalarType dtype) {
+  const at::Tensor other = branch.value_or(at::Tensor()), shift = bias.value_or(at::Tensor());
+  const NormForward results = norm_results(x, other, shift, dtype);
+  const auto& [sum, y, statistics] = results;
+  if (x.numel() > 0)
+    norm_on_cpu({in_rows(x), in_rows(other), weight.contiguous(),
+                 shift.defined() ? shift.contiguous() : shift, sum, y, statistics, eps});
+  return results;
+}
+
+NormGrads norm_grad_cpu_op(const at::Tensor& grad, MaybeTensor grad_sum, const at::Tensor& sum,
+                           const at::Tensor& weight, const at::Tensor& statistics,
+                           std::optional<c10::ScalarType> branch) {
+  const NormGrads results = norm_grad_results(sum, weight, statistics, branch);
+  const auto& [grad_x, grad_branch, grad_weight, grad_bias] = results;
+  norm_grad_on_cpu({in_rows(grad), in_rows(grad_sum.value_or(at::Tensor())),
+                    sum.numel() > 0 ? in_rows(sum) : sum.view({0, weight.numel()}),
+                    weight.contiguous(), statistics, grad_x, grad_branch, grad_weight, grad_bias});
+  return results;
+}
+
+// Kernels read rows that lie together.
+void take_rows(Scratch& copies, const at::Tensor& x) {
+  if (x.defined() && !x.is_contiguous()) copies.take(bytes_of(x));
+}
+
+NormForward norm_meta(const at::Tensor& x, MaybeTensor branch, const at::Tensor&, MaybeTensor bias,
+                      double, c10::ScalarType dtype) {
+  const at::Tensor other = branch.value_or(at::Tensor());
+  NormForward results = norm_results(x, other, bias.value_or(at::Tensor()), dtype);
+  Scratch copies(x);
+  for (const at::Tensor& read : {x, other}) take_rows(copies, read);
+  return results;
+}
+
+NormGrads norm_grad_meta(const at::Tensor& grad, MaybeTensor grad_sum, const at::Tensor& sum,
+                         const at::Tensor& weight, const at::Tensor& statistics,
+                         std::optional<c10::ScalarType> branch) {
+  NormGrads results = norm_grad_results(sum, weight, statistics, branch);
+  Scratch copies(sum);
+  for (const at::Tensor& read : {grad, grad_sum.value_or(at::Tensor()), sum})
+    take_rows(copies, read);
+  if (dry_on(c10::kCUDA) && sum.numel() > 0)
+    copies.take(norm_parts(norm_row_count(sum)) * statistics.size(1) * norm_width(sum) *
+                static_cast<int64_t>(statistics.element_size()));
+  return results;
+}
+
+constexpr const char* norm_schema =
+    "(Tensor x, Tensor? branch, Tensor weight, Tensor? bias, float eps, ScalarType dtype) -> "
+    "(Tensor sum, Tensor y, Tensor statistics)";
+constexpr const char* norm_grad_schema =
+    "(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor weight, Tensor statistics, "
+    "ScalarType? branch) -> (Tensor grad_x, Tensor grad_branch, Tensor grad_weight, "
+    "Tensor grad_bias)";
+
+// Two names for one kernel: who counts by names tells them apart.
+TORCH_LIBRARY_FRAGMENT(braid, library) {
+  for (const char* name : {"layer_norm", "rms_norm"}) {
+    library.def((std::string(name) + norm_schema).c_str());
+    library.def((std::string(name) + "_grad" + norm_grad_schema).c_str());
+  }
+}
+TORCH_LIBRARY_IMPL(braid, CPU, library) {
+  for (const char* name : {"layer_norm", "rms_norm"}) {
+    library.impl(name, &norm_cpu_op);
+    library.impl((std::string(name) + "_grad").c_str(), &norm_grad_cpu_op);
+  }
+}
+TORCH_LIBRARY_IMPL(braid, Meta, library) {
+  for (const char* name : {"layer_norm", "rms_norm"}) {
+    library.impl(name, &norm_meta);
+    library.impl((std::string(name) + "_grad").c_str(), &norm_grad_meta);
+  }
+}
+
+using NormOp = NormForward(const at::Tensor&, MaybeTensor, const at::Tensor&, MaybeTensor, double,
+                           c10::ScalarType);
+using NormGradOp = NormGrads(const at::Tensor&, MaybeTensor, const at::Tensor&, const at::Tensor&,
+                             const at::Tensor&, std::optional<c10::ScalarType>);
+
+template <class Signature>
+c10::TypedOperatorHandle<Signature> norm_operator(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+std::optional<at::Tensor> if_defined(const at::Tensor& x) {
+  return x.defined() ? std::optional<at::Tensor>(x) : std::nullopt;
+}
+
+NormForward run_norm(const at::Tensor& x, MaybeTensor branch, const at::Tensor& weight,
+                     MaybeTensor bias, const NormOptions& options) {
+  static const auto layer = norm_operator<NormOp>("braid::layer_norm");
+  static const auto rms = norm_operator<NormOp>("braid::rms_norm");
+  return (bias ? layer : rms)
+      .call(x, branch, weight, bias, options.eps, options.dtype.value_or(x.scalar_type()));
+}
+
+NormGrads run_norm_grad(const at::Tensor& grad, const at::Tensor& grad_sum,
+                        const torch::autograd::variable_list& saved,
+                        std::optional<c10::ScalarType> branch) {
+  static const auto layer = norm_operator<NormGradOp>("braid::layer_norm_grad");
+  static const auto rms = norm_operator<NormGradOp>("braid::rms_norm_grad");
+  return (saved[2].size(1) == 2 ? layer : rms)
+      .call(grad, if_defined(grad_sum), saved[0], saved[1], saved[2], branch);
+}
+
+struct Norm : torch::autograd::Function<Norm> {
+  // {y}, or {sum, y} with a branch.
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const at::Tensor& x, const at::Tensor& weight,
+                                                MaybeTensor bias, MaybeTensor branch,
+                                                const NormOptions& options) {
+    const auto [sum, y, statistics] = run_norm(x, branch, weight, bias, options);
+    context->set_materialize_grads(false);
+    context->save_for_backward({branch ? sum.detach() : x, weight, statistics});
+    if (!branch) return {y};
+    context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
+    return {sum, y};
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list grads) {
+                                                 const torch::autograd::variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &scale = saved[2];
-    const auto dtype = accumulate_dtype(x.scalar_type());
-    const at::Tensor unit = x.to(dtype).mul(scale);
-    at::Tensor inner = grads[0].to(dtype).mul(unit);
-    const at::Tensor grad_weight = inner.flatten(0, -2).sum(0).to(weight.scalar_type());
-    const at::Tensor wide_weight = weight.to(dtype);
-    const at::Tensor along = inner.mul_(wide_weight).mean(-1, true);
-    at::Tensor grad_x = grads[0].to(dtype).mul(wide_weight).addcmul_(unit, along, -1).mul_(scale);
-    return {grad_x.to(x.scalar_type()), grad_weight, at::Tensor()};
+    const bool added = grads.size() == 2;
+    const at::Tensor& grad_sum = added ? grads[0] : at::Tensor();
+    std::optional<c10::ScalarType> branch;
+    if (added) branch = static_cast<c10::ScalarType>(context->saved_data["branch"].toInt());
+    if (!grads.back().defined()) {  // nobody used y
+      const at::Tensor of_branch =
+          added && grad_sum.defined() ? grad_sum.to(*branch) : at::Tensor();
+      return {grad_sum, {}, {}, of_branch, {}};
+    }
+    const auto [grad_x, other, grad_weight, grad_bias] =
+        run_norm_grad(grads.back(), grad_sum, saved, branch);
+    const at::Tensor of_branch = other.defined() ? other : added ? grad_x : at::Tensor();
+    return {grad_x, grad_weight, grad_bias, of_branch, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  if (x.is_cuda() && x.scalar_type() == weight.scalar_type())  // one fused kernel there
-    return at::rms_norm(x, {x.size(-1)}, weight, eps);
-  return RmsNorm::apply(x, weight, eps);
+at::Tensor norm_rows(const at::Tensor& x, const NormWeights& weights, const NormOptions& options) {
+  return Norm::apply(x, weights.weight, if_defined(weights.bias), std::optional<at::Tensor>(),
+                     options)[0];
+}
+
+NormOfSum add_norm_rows(const at::Tensor& x, const at::Tensor& branch, const NormWeights& weights,
+                        const NormOptions& options) {
+  const auto both =
+      Norm::apply(x, weights.weight, if_defined(weights.bias), if_defined(branch), options);
+  return {both[0], both[1]};
 }
 
 }  // namespace braid::kernels

@@ -118,8 +118,7 @@ struct GptBlock : Layer {
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
     const auto here = enter();
-    const at::Tensor y = x + attn->forward(ln_1->forward(x), pass);
-    const at::Tensor z = ln_2->forward(y);
+    const auto [y, z] = ln_2->add(x, attn->forward(ln_1->forward(x), pass));
     return y + (moe != nullptr ? moe->forward(z, pass) : mlp->forward(z, pass));
   }
 

@@ -116,35 +116,39 @@ LayerRow Layer::row(std::string kind, std::vector<int64_t> output, double flops)
   return {path(), std::move(kind), std::move(output), own, flops};
 }
 
-LayerNorm::LayerNorm(Scope scope, int64_t width, double eps)
-    : Layer(std::move(scope)),
-      weight(param("weight", {width}, Init::ones(), replicated())),
-      bias(param("bias", {width}, Init::zeros(), replicated())),
-      eps_(eps) {}
-
-at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+at::Tensor Norm::forward(const at::Tensor& x, c10::ScalarType dtype) const {
   const auto here = enter();
-  return at::layer_norm(x.to(weight.scalar_type()), weight.sizes(), weight, bias, eps_);
+  if (as_reference())
+    return at::layer_norm(x.to(weight.scalar_type()), weight.sizes(), weight, bias, eps_);
+  return kernels::norm_rows(x, {weight, bias}, {.eps = eps_, .dtype = dtype});
 }
 
-LayerRow LayerNorm::row(std::vector<int64_t> lead) const {
-  const int64_t width = weight.numel();
-  return Layer::row(fmt::format("LayerNorm {}", width), with_last(std::move(lead), width), 0);
-}
-
-RmsNorm::RmsNorm(Scope scope, int64_t width, double eps)
-    : Layer(std::move(scope)),
-      weight(param("weight", {width}, Init::ones(), replicated())),
-      eps_(eps) {}
-
-at::Tensor RmsNorm::forward(const at::Tensor& x) const {
+NormedSum Norm::add(const at::Tensor& x, const at::Tensor& branch) const {
+  if (as_reference()) {
+    const at::Tensor sum = x.add(branch);
+    return {sum, forward(sum)};
+  }
   const auto here = enter();
-  return kernels::rms_norm(x, weight, eps_);
+  const auto [sum, y] =
+      kernels::add_norm_rows(x, branch, {weight, bias}, {.eps = eps_, .dtype = compute()});
+  return {sum, y};
 }
 
-LayerRow RmsNorm::row(std::vector<int64_t> lead) const {
+LayerRow Norm::row(std::vector<int64_t> lead) const {
   const int64_t width = weight.numel();
-  return Layer::row(fmt::format("RmsNorm {}", width), with_last(std::move(lead), width), 0);
+  return Layer::row(fmt::format("{} {}", bias.defined() ? "LayerNorm" : "RmsNorm", width),
+                    with_last(std::move(lead), width), 0);
+}
+
+LayerNorm::LayerNorm(Scope scope, int64_t width, double eps) : Norm(std::move(scope)) {
+  weight = param("weight", {width}, Init::ones(), replicated());
+  bias = param("bias", {width}, Init::zeros(), replicated());
+  eps_ = eps;
+}
+
+RmsNorm::RmsNorm(Scope scope, int64_t width, double eps) : Norm(std::move(scope)) {
+  weight = param("weight", {width}, Init::ones(), replicated());
+  eps_ = eps;
 }
 
 Embedding::Embedding(Scope scope, int64_t entries, int64_t width, Init init, Split split)

@@ -118,8 +118,8 @@ struct LlamaBlock : Layer {
 
   at::Tensor forward(const at::Tensor& x, const LlamaPass& pass) const {
     const auto here = enter();
-    const at::Tensor y = x + self_attn->forward(input_layernorm->forward(x), pass);
-    const at::Tensor z = post_attention_layernorm->forward(y);
+    const auto [y, z] =
+        post_attention_layernorm->add(x, self_attn->forward(input_layernorm->forward(x), pass));
     return y + (moe != nullptr ? moe->forward(z, pass) : mlp->forward(z, pass));
   }
 

@@ -161,7 +161,7 @@ class Swinir : public Layer {
     x = (x.to(mean_.scalar_type()) - mean_) / std_;
     SwinFlow flow;
     flow.shallow = conv_on_input(*conv_first_, x, bands);
-    flow.tokens = norm_first_->forward(flow.shallow.permute({0, 2, 3, 1}));
+    flow.tokens = norm_first_->forward(flow.shallow.permute({0, 2, 3, 1}), mean_.scalar_type());
     if (tail_adds_input()) flow.input = x.narrow(2, bands.first() - held.begin, bands.mine());
     return flow;
   }

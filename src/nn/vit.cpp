@@ -95,8 +95,9 @@ class VitBlock : public Layer {
   // not eat small changes.
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const {  // [B, N, width]
     const auto here = enter();
-    const at::Tensor x = input + path1_(attn_->forward(norm1_->forward(input), pass), pass);
-    return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
+    const auto [x, y] =
+        norm2_->add(input, path1_(attn_->forward(norm1_->forward(input), pass), pass));
+    return x + path2_(mlp_->forward(y, pass), pass);
   }
 
   void rows(std::vector<LayerRow>& table, int64_t tokens) const {

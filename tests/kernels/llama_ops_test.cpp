@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rms_norm, rotary and swiglu against the same formulas composed of plain operators, values and
+// rotary and swiglu against the same formulas composed of plain operators, values and
 // gradients.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "braid/core/rng.h"
-#include "braid/kernels/norm.h"
 #include "braid/kernels/rotary.h"
 #include "braid/kernels/swiglu.h"
 
@@ -46,24 +45,6 @@ void expect_same(const Op& fused, const Op& composed, const std::vector<at::Tens
     const double error = got[i].sub(wanted[i]).norm().item<double>();
     EXPECT_LT(error, 1e-13 * wanted[i].norm().item<double>()) << "result " << i;
   }
-}
-
-TEST(RmsNorm, EqualsTheFormula) {
-  const Op fused = [](auto& x) { return rms_norm(x[0], x[1], 1e-3); };
-  const Op composed = [](auto& x) {
-    return x[0].mul(x[0].square().mean(-1, true).add(1e-3).rsqrt()).mul(x[1]);
-  };
-  expect_same(fused, composed, {drawn({2, 5, 8}, "x"), drawn({8}, "w")});
-  expect_same(fused, composed, {drawn({3, 8}, "x").t().contiguous().t(), drawn({8}, "w")});
-}
-
-TEST(RmsNorm, RoundsOnceInHalfPrecision) {
-  const at::Tensor x = drawn({4, 64}, "x", c10::kBFloat16), weight = drawn({64}, "w", c10::kFloat);
-  const at::Tensor y = rms_norm(x, weight, 1e-5);
-  const at::Tensor exact = rms_norm(x.to(c10::kDouble), weight.to(c10::kDouble), 1e-5);
-  EXPECT_EQ(y.scalar_type(), c10::kBFloat16);
-  EXPECT_LT(y.to(c10::kDouble).sub(exact).div(exact.abs().add(1e-3)).abs().max().item<double>(),
-            1.0 / 256);
 }
 
 TEST(Rotary, EqualsTheFormula) {

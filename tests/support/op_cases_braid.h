@@ -43,9 +43,21 @@ inline std::vector<OpCase> braid_cases() {
   add_cases(
       cases, "packed_leaky_relu",
       [](Tensors& x) { return Tensors{kernels::leaky_relu(x[0], 0.1, true)}; }, one);
+  const kernels::NormOptions to_b16 = {.dtype = b16};
   add_cases(cases, "braid_rms_norm",
-            [](Tensors& x) { return Tensors{kernels::rms_norm(x[0], x[1], 1e-5)}; },
+            [](Tensors& x) { return Tensors{kernels::norm_rows(x[0], {x[1]})}; },
             {{{{2, 5, 8}}, {{8}}}, {{{2, 5, 8}, b16}, {{8}}}, {{{5, 8}, f64, gaps}, {{8}, f64}}});
+  add_cases(cases, "braid_layer_norm",
+            [=](Tensors& x) { return Tensors{kernels::norm_rows(x[0], {x[1], x[2]}, to_b16)}; },
+            {{{{2, 5, 8}}, {{8}}, {{8}}}, {{{500, 7}, f32, swapped}, {{7}}, {{7}}}});
+  add_cases(cases, "braid_add_norm",
+            [=](Tensors& x) {
+              const auto both = kernels::add_norm_rows(x[0], x[1], {x[2], x[3]}, to_b16);
+              return Tensors{both.sum, both.y};
+            },
+            {{{{2, 5, 8}}, {{2, 5, 8}, b16}, {{8}}, {{8}}},
+             {{{2, 5, 8}, b16}, {{2, 5, 8}, b16}, {{8}, b16}, {{8}, b16}},
+             {{{5, 8}, f64, gaps}, {{5, 8}, f32, swapped}, {{8}}, {{8}}}});
   add_cases(
       cases, "swiglu", [](Tensors& x) { return Tensors{kernels::swiglu(x[0], x[1])}; },
       {{{{3, 5}}, {{3, 5}}}, {{{3, 5}, b16}, {{3, 5}, b16}}, {{{3, 5}, f64, gaps}, {{3, 5}, f64}}});

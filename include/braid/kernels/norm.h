@@ -1,14 +1,38 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RMS normalisation over the last dimension with one saved number a row beside the input.
+// Layer and RMS normalisation over the last dimension, with the addition before it: one pass over
+// memory forward, one backward, and one or two saved numbers a row beside the input.
 //
-//   at::Tensor y = kernels::rms_norm(x, weight, 1e-5);   // x / sqrt(mean(x^2) + eps) * weight
+//   at::Tensor y = kernels::norm_rows(x, {weight, bias});        // (x - mean) / std * weight +
+//   bias at::Tensor z = kernels::norm_rows(x, {weight}, {.eps = 1e-5});   // x / rms * weight auto
+//   [sum, y] = kernels::add_norm_rows(x, branch, {weight, bias}, {.dtype = c10::kBFloat16});
 #pragma once
+#include <optional>
+
 #include <ATen/core/Tensor.h>
 
 namespace braid::kernels {
 
-// x [..., width], weight [width]; any floating dtypes. Computed in fp32 (fp64 for fp64), given in
-// the dtype of x.
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+struct NormWeights {
+  at::Tensor weight;     // [width]
+  at::Tensor bias = {};  // [width]: layer norm; undefined: RMS norm
+};
+
+struct NormOptions {
+  double eps = 1e-5;
+  std::optional<c10::ScalarType> dtype = {};  // of the result; that of x unless given
+};
+
+struct NormOfSum {
+  at::Tensor sum;  // x + branch, in the dtype of x
+  at::Tensor y;    // normalised
+};
+
+// x [..., width], weights [width]; any floating dtypes. Computed in fp32, in fp64 if x is.
+at::Tensor norm_rows(const at::Tensor& x, const NormWeights& weights,
+                     const NormOptions& options = {});
+
+// The sum is rounded to the dtype of x before it is normalised. branch: sizes of x, any dtype.
+NormOfSum add_norm_rows(const at::Tensor& x, const at::Tensor& branch, const NormWeights& weights,
+                        const NormOptions& options = {});
 
 }  // namespace braid::kernels

@@ -198,27 +198,38 @@ class Linear : public Layer {
   std::vector<Range> held_;
 };
 
-class LayerNorm : public Layer {
- public:
-  LayerNorm(Scope scope, int64_t width, double eps);
-  at::Tensor forward(
-      const at::Tensor& x) const;  // in the parameters' dtype, statistics in fp32 or better
-  LayerRow row(std::vector<int64_t> lead) const;
-  at::Tensor weight, bias;
-
- private:
-  double eps_;
+// The residual stream and what the next branch begins with.
+struct NormedSum {
+  at::Tensor sum;  // in the dtype of the stream
+  at::Tensor y;    // normalised, in the compute dtype
 };
 
-class RmsNorm : public Layer {
+// LayerNorm and RmsNorm: statistics in fp32 or better, result in the compute dtype. `add` is
+// forward(x + branch) in one pass, and gives the sum, too:
+//
+//   const auto [sum, y] = norm2->add(x, attention);
+//   return sum + mlp->forward(y, pass);
+class Norm : public Layer {
+ public:
+  using Layer::Layer;
+  at::Tensor forward(const at::Tensor& x) const { return forward(x, compute()); }
+  at::Tensor forward(const at::Tensor& x, c10::ScalarType dtype) const;
+  NormedSum add(const at::Tensor& x, const at::Tensor& branch) const;
+  LayerRow row(std::vector<int64_t> lead) const;
+  at::Tensor weight, bias;  // no bias: RMS norm
+
+ protected:
+  double eps_ = 0;
+};
+
+class LayerNorm : public Norm {
+ public:
+  LayerNorm(Scope scope, int64_t width, double eps);
+};
+
+class RmsNorm : public Norm {
  public:
   RmsNorm(Scope scope, int64_t width, double eps);
-  at::Tensor forward(const at::Tensor& x) const;
-  LayerRow row(std::vector<int64_t> lead) const;
-  at::Tensor weight;
-
- private:
-  double eps_;
 };
 
 class Embedding : public Layer {

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The backward pass of kernels/norm.h on the GPU; its CPU twin is norm_grad_on_cpu. Each block
+// takes every 264th handful of rows and adds up its share of the weights' gradients in registers; a
+// second kernel adds the shares, always in the same order.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+
+#include <tuple>
+#include <type_traits>
+
+#include "cuda/norm_rows.cuh"
+#include "kernels/norm_parts.h"
+
+namespace braid::cuda {
+namespace {
+
+template <class W, class X, class C, class P>
+struct NormGradArguments {
+  Row<C> grad, grad_branch;
+  Row<X> grad_sum, sum, grad_x;
+  Row<P> weight;
+  const W* statistics;
+  W* parts;  // [1 or 2][blocks][width]
+  int64_t rows;
+  int width;
+};
+
+template <class W>
+struct RowStatistics {
+  W mean, scale;
+};
+template <bool Centred, class W>
+__device__ RowStatistics<W> statistics_of(const W* statistics, int64_t row) {
+  if constexpr (Centred) return {statistics[2 * row], statistics[2 * row + 1]};
+  return {W(0), statistics[row]};
+}
+
+// The rows of a block have each a share of the sums; `shared` holds one row of numbers.
+template <int Items, int Vec, class W>
+__device__ void write_part(W (&sums)[Items][Vec], W* part, W* shared, RowThreads where, int width) {
+  for (int group = 0; group < where.groups(); ++group) {
+    if (where.group() == group)
+#pragma unroll
+      for (int i = 0; i < Items; ++i) {
+        const int column = (i * where.threads + where.lane()) * Vec;
+        if (column >= width) continue;
+        W* to = group + 1 == where.groups() ? part : shared;
+#pragma unroll
+        for (int j = 0; j < Vec; ++j) {
+          if (group > 0) sums[i][j] += shared[column + j];
+          to[column + j] = sums[i][j];
+        }
+      }
+    __syncthreads();
+  }
+}
+
+// Brings the next row into the L2 cache while this one is worked on; that takes no registers.
+template <int Items, int Vec, class Arguments>
+__device__ void ask_for_row(const Arguments& a, int64_t begin, RowThreads where) {
+#pragma unroll
+  for (int i = 0; i < Items; ++i) {
+    const int column = (i * where.threads + where.lane()) * Vec;
+    if (column >= a.width) continue;
+    a.grad.ask(begin + column);
+    a.sum.ask(begin + column);
+    if (a.grad_sum.here()) a.grad_sum.ask(begin + column);
+  }
+}
+
+template <class W, class X, class C, class P, int Vec, int Items, bool Centred>
+__global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 : 1)
+    norm_grad_kernel(NormGradArguments<W, X, C, P> a, RowThreads where) {
+  __shared__ W slots[2][2 * norm_block / 32];
+  extern __shared__ double shared_space[];
+  const int lane = where.lane();
+  W of_weight[Items][Vec] = {}, of_bias[Centred ? Items : 1][Vec] = {};
+  const int64_t step = static_cast<int64_t>(gridDim.x) * where.groups();
+  int turn = 0;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * where.groups() + where.group();
+       row < a.rows; row += step, turn ^= 1) {
+    const int64_t begin = row * a.width;
+    W grad[Items][Vec] = {}, unit[Items][Vec] = {}, out[Items][Vec] = {};
+#pragma unroll
+    for (int i = 0; i < Items; ++i) {
+      const int column = (i * where.threads + lane) * Vec;
+      if (column >= a.width) continue;
+      a.grad.read(begin + column, grad[i]);
+      a.sum.read(begin + column, unit[i]);
+      if (a.grad_sum.here()) a.grad_sum.read(begin + column, out[i]);
+    }
+    if (row + step < a.rows) ask_for_row<Items, Vec>(a, (row + step) * a.width, where);
+    const auto [mean, scale] = statistics_of<Centred>(a.statistics, row);
+    W sums[2] = {W(0), W(0)};
+#pragma unroll
+    for (int i = 0; i < Items; ++i) {
+      const int column = (i * where.threads + lane) * Vec;
+      if (column >= a.width) continue;
+      W weight[Vec];
+      a.weight.read(column, weight);
+#pragma unroll
+      for (int j = 0; j < Vec; ++j) {
+        unit[i][j] = (unit[i][j] - mean) * scale;
+        of_weight[i][j] += grad[i][j] * unit[i][j];
+        if constexpr (Centred) of_bias[i][j] += grad[i][j];
+        grad[i][j] *= weight[j];
+        sums[0] += grad[i][j] * unit[i][j];
+        if constexpr (Centred) sums[1] += grad[i][j];
+      }
+    }
+    row_sums<2>(sums, slots[turn], where);
+    const W along = sums[0] / W(a.width), level = sums[1] / W(a.width);
+#pragma unroll
+    for (int i = 0; i < Items; ++i) {
+      const int column = (i * where.threads + lane) * Vec;
+      if (column >= a.width) continue;
+#pragma unroll
+      for (int j = 0; j < Vec; ++j) out[i][j] += scale * (grad[i][j] - level - unit[i][j] * along);
+      a.grad_x.write(begin + column, out[i]);
+      if (a.grad_branch.here()) a.grad_branch.write(begin + column, out[i]);
+    }
+  }
+  W* shared = reinterpret_cast<W*>(shared_space);
+  const int64_t part = static_cast<int64_t>(blockIdx.x) * a.width;
+  write_part(of_weight, a.parts + part, shared, where, a.width);
+  if constexpr (Centred)
+    write_part(of_bias, a.parts + static_cast<int64_t>(gridDim.x) * a.width + part, shared, where,
+               a.width);
+}
+
+// Rows too long for registers. A thread owns its columns of the block's part in memory.
+template <class W, bool Centred>
+__global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, AnyType> a) {
+  __shared__ W slots[2][2 * norm_block / 32];
+  W* of_weight = a.parts + static_cast<int64_t>(blockIdx.x) * a.width;
+  W* of_bias = of_weight + static_cast<int64_t>(gridDim.x) * a.width;
+  const int first = static_cast<int>(threadIdx.x);
+  for (int i = first; i < a.width; i += norm_block) {
+    of_weight[i] = W(0);
+    if constexpr (Centred) of_bias[i] = W(0);
+  }
+  int turn = 0;
+  for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x, turn ^= 1) {
+    const int64_t begin = row * a.width;
+    const auto [mean, scale] = statistics_of<Centred>(a.statistics, row);
+    W sums[2] = {W(0), W(0)};
+    W grad[1], unit[1], weight[1];
+    for (int i = first; i < a.width; i += norm_block) {
+      a.grad.read(begin + i, grad);
+      a.sum.read(begin + i, unit);
+      a.weight.read(i, weight);
+      unit[0] = (unit[0] - mean) * scale;
+      of_weight[i] += grad[0] * unit[0];
+      if constexpr (Centred) of_bias[i] += grad[0];
+      sums[0] += grad[0] * weight[0] * unit[0];
+      if constexpr (Centred) sums[1] += grad[0] * weight[0];
+    }
+    row_sums<2>(sums, slots[turn], {norm_block});
+    const W along = sums[0] / W(a.width), level = sums[1] / W(a.width);
+    for (int i = first; i < a.width; i += norm_block) {
+      a.grad.read(begin + i, grad);
+      a.sum.read(begin + i, unit);
+      a.weight.read(i, weight);
+      W out[1] = {W(0)};
+      if (a.grad_sum.here()) a.grad_sum.read(begin + i, out);
+      out[0] += scale * (grad[0] * weight[0] - level - (unit[0] - mean) * scale * along);
+      a.grad_x.write(begin + i, out);
+      if (a.grad_branch.here()) a.grad_branch.write(begin + i, out);
+    }
+  }
+}
+
+constexpr int part_rows = 16;
+
+// Adds the parts; blockIdx.y 0: of the weight, 1: of the bias.
+template <class W>
+__global__ void norm_parts_kernel(const W* parts, Row<AnyType> of_weight, Row<AnyType> of_bias,
+                                  int count, int width) {
+  __shared__ W sums[part_rows][33];
+  const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);
+  const W* from = parts + static_cast<int64_t>(blockIdx.y) * count * width;
+  W sum = W(0);
+  if (column < width)
+    for (int part = static_cast<int>(threadIdx.y); part < count; part += part_rows)
+      sum += from[static_cast<int64_t>(part) * width + column];
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= width) return;
+  W all[1] = {W(0)};
+  for (int i = 0; i < part_rows; ++i) all[0] += sums[i][threadIdx.x];
+  (blockIdx.y == 0 ? of_weight : of_bias).write(column, all);
+}
+
+struct NormGradLaunch {
+  at::Tensor grad, grad_sum, sum, weight, statistics, grad_x, grad_branch, parts;
+  c10::ScalarType sums;
+  int64_t rows, width;
+
+  template <class X, class C, class P>
+  bool fits(int vec) const {
+    const auto is = [](const at::Tensor& tensor, c10::ScalarType dtype) {
+      return !tensor.defined() || tensor.scalar_type() == dtype;
+    };
+    constexpr auto of_c = c10::CppTypeToScalarType<C>::value;
+    return is(sum, c10::CppTypeToScalarType<X>::value) && is(grad, of_c) && is(grad_branch, of_c) &&
+           is(weight, c10::CppTypeToScalarType<P>::value) &&
+           in_pieces({grad, grad_sum, sum, weight, grad_x, grad_branch}, width, vec) &&
+           row_plan(width, vec).threads > 0;
+  }
+
+  template <class W, class X, class C, class P>
+  NormGradArguments<W, X, C, P> arguments() const {
+    return {row_of<C>(grad),
+            row_of<C>(grad_branch),
+            row_of<X>(grad_sum),
+            row_of<X>(sum),
+            row_of<X>(grad_x),
+            row_of<P>(weight),
+            statistics.const_data_ptr<W>(),
+            parts.mutable_data_ptr<W>(),
+            rows,
+            static_cast<int>(width)};
+  }
+
+  template <class W, class X, class C, class P, int Vec>
+  void with() const {
+    if (statistics.size(1) == 2)
+      launch<W, X, C, P, Vec, true>();
+    else
+      launch<W, X, C, P, Vec, false>();
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+
+  template <class W, class X, class C, class P, int Vec, bool Centred>
+  void launch() const {
+    const auto stream = c10::cuda::getCurrentCUDAStream();
+    const auto blocks = static_cast<unsigned>(parts.size(1));
+    const RowPlan plan = row_plan(width, Vec);
+    if constexpr (std::is_same_v<X, AnyType>)
+      if (plan.threads == 0) {
+        norm_grad_long_kernel<W, Centred>
+            <<<blocks, norm_block, 0, stream>>>(arguments<W, X, C, P>());
+        return;
+      }
+    const size_t shared = plan.threads < norm_block ? static_cast<size_t>(width) * sizeof(W) : 0;
+    with_items<Vec>(plan.items, [&](auto items) {
+      norm_grad_kernel<W, X, C, P, Vec, items.value, Centred>
+          <<<blocks, norm_block, shared, stream>>>(arguments<W, X, C, P>(),
+                                                   RowThreads{plan.threads});
+    });
+  }
+};
+
+void add_parts(const at::Tensor& parts, const at::Tensor& grad_weight,
+               const at::Tensor& grad_bias) {
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  const int count = static_cast<int>(parts.size(1)), width = static_cast<int>(parts.size(2));
+  const dim3 grid(static_cast<unsigned>((width + 31) / 32), static_cast<unsigned>(parts.size(0)));
+  const dim3 block(32, part_rows);
+  const Row<AnyType> of_weight = row_of<AnyType>(grad_weight), of_bias = row_of<AnyType>(grad_bias);
+  if (parts.scalar_type() == at::kDouble)
+    norm_parts_kernel<double><<<grid, block, 0, stream>>>(parts.const_data_ptr<double>(), of_weight,
+                                                          of_bias, count, width);
+  else
+    norm_parts_kernel<float><<<grid, block, 0, stream>>>(parts.const_data_ptr<float>(), of_weight,
+                                                         of_bias, count, width);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> norm_grad(
+    const at::Tensor& grad, const std::optional<at::Tensor>& grad_sum, const at::Tensor& sum,
+    const at::Tensor& weight, const at::Tensor& statistics, std::optional<c10::ScalarType> branch) {
+  const c10::cuda::CUDAGuard guard(sum.device());
+  const int64_t width = sum.size(-1), rows = statistics.size(0);
+  at::Tensor grad_x = at::empty(sum.sizes(), sum.options()), grad_branch, grad_bias;
+  if (branch && *branch != sum.scalar_type())
+    grad_branch = at::empty(sum.sizes(), sum.options().dtype(*branch));
+  at::Tensor grad_weight = at::empty(weight.sizes(), weight.options());
+  if (statistics.size(1) == 2) grad_bias = at::empty(weight.sizes(), weight.options());
+  if (rows == 0) {
+    grad_weight.zero_();
+    if (grad_bias.defined()) grad_bias.zero_();
+    return {grad_x, grad_branch, grad_weight, grad_bias};
+  }
+  const at::Tensor parts =
+      at::empty({statistics.size(1), kernels::norm_parts(rows), width}, statistics.options());
+  with_row_types(NormGradLaunch{grad.contiguous(), grad_sum ? grad_sum->contiguous() : at::Tensor(),
+                                sum.contiguous(), weight.contiguous(), statistics, grad_x,
+                                grad_branch, parts, statistics.scalar_type(), rows, width});
+  add_parts(parts, grad_weight, grad_bias);
+  return {grad_x, grad_branch, grad_weight, grad_bias};
+}
+
+TORCH_LIBRARY_IMPL(braid, CUDA, library) {
+  library.impl("layer_norm_grad", &norm_grad);
+  library.impl("rms_norm_grad", &norm_grad);
+}
+
+}  // namespace
+}  // namespace braid::cuda
