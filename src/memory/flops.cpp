@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FLOP formulas of the operators that do arithmetic worth counting. Arguments of an operator come
 // as its defined tensors in the order of its schema.
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -95,6 +96,21 @@ double attention_backward(const OperatorCall& call) {
   return 2 * attention_products(input(call, 1), input(call, 2), input(call, 3));
 }
 
+// Every token of an image [B, H, W, 3 width] meets the w w of its window; the table
+// [(2 w - 1)^2, heads] says how many.
+double window_products(const Sizes& qkv, const Sizes& table) {
+  if (table.empty()) return 0;
+  const double side = (std::sqrt(static_cast<double>(table[0])) + 1) / 2;
+  return 4 * product(qkv) / 3 * side * side;
+}
+
+double window_flops(const OperatorCall& call) {
+  if (call.name == "braid::window_attention")
+    return window_products(input(call, 0), input(call, 1));
+  if (call.name != "braid::window_attention_grad") return 0;
+  return 2 * window_products(input(call, 1), input(call, 2));
+}
+
 using Formula = double (*)(const OperatorCall&);
 
 const std::map<std::string_view, Formula>& formulas() {
@@ -153,7 +169,7 @@ int64_t OperatorLog::bytes() const {
 
 double flops_of(const OperatorCall& call) {
   std::string_view name = call.name;
-  if (!name.starts_with("aten::")) return 0;
+  if (!name.starts_with("aten::")) return window_flops(call);
   name.remove_prefix(6);
   if (name.starts_with("_scaled_dot_product_"))  // one name for each backend
     return is_backward(name) ? attention_backward(call) : attention_forward(call);

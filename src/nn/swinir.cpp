@@ -48,9 +48,11 @@ class Swinir : public Layer {
     const c10::ScalarType wide = compute() == c10::kDouble ? c10::kDouble : c10::kFloat;
     mean_ = constant("mean", by_channel(options.mean), wide);
     std_ = constant("std", by_channel(options.std), wide);
-    const SwinTables tables = {
-        .index = constant("relative_position_index", relative_index(options.window), c10::kLong),
-        .masks = constant("shift_masks", shift_masks(options.window), compute())};
+    SwinTables tables;
+    if (as_reference())
+      tables = {
+          .index = constant("relative_position_index", relative_index(options.window), c10::kLong),
+          .masks = constant("shift_masks", shift_masks(options.window), compute())};
     if (layout().holds_first()) {
       conv_first_ = child<Conv2d>("conv_first", options.channels, options.width);
       norm_first_ = child<Layer>("patch_embed")->child<LayerNorm>("norm", options.width, 1e-5);

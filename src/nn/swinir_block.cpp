@@ -7,10 +7,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/roll.h>
 #include <ATen/ops/softmax.h>
 #include <fmt/format.h>
 
 #include "braid/kernels/masks.h"
+#include "braid/kernels/window_attention.h"
 #include "braid/nn/blocks.h"
 #include "braid/parallel/halo.h"
 #include "swinir_bands.h"
@@ -87,32 +89,42 @@ at::Tensor WindowAttention::bias() const {
   return rows.view({tokens, tokens, held_heads_}).permute({2, 0, 1});
 }
 
-at::Tensor WindowAttention::forward(const at::Tensor& windows, const WindowGrid& grid,
-                                    const Pass& pass) const {
+at::Tensor WindowAttention::forward(const at::Tensor& x, int64_t shift, const Pass& pass) const {
+  const auto here = enter();
+  const comm::Group& bands = layout().context;
+  const bool across = shift > 0 && bands.size() > 1;  // rows of windows are of two ranks
+  const at::Tensor image = across ? parallel::band_roll(x, {-shift}, {1}, bands) : x;
+  const kernels::WindowOptions windows = {
+      .window = window_,
+      .scale = 1 / std::sqrt(static_cast<double>(width_ / heads_)),
+      .roll_rows = across ? 0 : shift,
+      .roll_columns = shift,
+      .seam_rows = bands.rank() + 1 == bands.size() ? shift : 0,
+      .seam_columns = shift};
+  const auto self = std::static_pointer_cast<const WindowAttention>(shared_from_this());
+  const at::Tensor y =
+      run_segment(pass.segments, SegmentKind::attention, path(), columns(image, pass, {qkv_.get()}),
+                  [self, windows](const std::vector<at::Tensor>& qkv) {
+                    return kernels::window_attention(qkv.at(0), self->bias_table_, windows);
+                  });
+  const at::Tensor out = proj_->forward(y);
+  return across ? parallel::band_roll(out, {shift}, {1}, bands) : out;
+}
+
+at::Tensor WindowAttention::forward_as_reference(const at::Tensor& windows, const WindowGrid& grid,
+                                                 const Pass& pass) const {
   const auto here = enter();
   const int64_t count = windows.size(0), tokens = windows.size(1), head = width_ / heads_;
   const at::Tensor qkv = columns(windows, pass, {qkv_.get()})[0]
                              .view({count, tokens, 3, held_heads_, head})
                              .permute({2, 0, 3, 1, 4});
   const auto self = std::static_pointer_cast<const WindowAttention>(shared_from_this());
-  const at::Tensor y = run_segment(
-      pass.segments, SegmentKind::attention, path(), {qkv[0], qkv[1], qkv[2]},
-      [self, grid](const std::vector<at::Tensor>& in) {
-        return self->as_reference() ? self->attend_as_reference(in, grid) : self->attend(in, grid);
-      });
+  const at::Tensor y =
+      run_segment(pass.segments, SegmentKind::attention, path(), {qkv[0], qkv[1], qkv[2]},
+                  [self, grid](const std::vector<at::Tensor>& in) {
+                    return self->attend_as_reference(in, grid);
+                  });
   return proj_->forward(y.transpose(1, 2).reshape({count, tokens, held_heads_ * head}));
-}
-
-at::Tensor WindowAttention::attend(const std::vector<at::Tensor>& qkv,
-                                   const WindowGrid& grid) const {
-  const int64_t tokens = qkv[0].size(2), head = qkv[0].size(3);
-  const at::Tensor q = qkv[0] * (1 / std::sqrt(static_cast<double>(head)));
-  at::Tensor scores = at::matmul(q, qkv[1].transpose(-2, -1));  // [windows, heads, tokens, tokens]
-  scores.add_(bias());
-  if (grid.shifted)
-    add_shift_masks(scores.view({grid.batch, grid.rows, grid.columns, held_heads_, tokens, tokens}),
-                    tables_.masks, layout().context.rank() + 1 == layout().context.size());
-  return at::matmul(at::softmax(scores, -1), qkv[2]);
 }
 
 // A mask of all windows is added whether or not they are shifted, and each sum is a new tensor:
@@ -158,19 +170,20 @@ SwinBlock::SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan pl
                                               options.image[1] / window_ + 1, true));
 }
 
+at::Tensor SwinBlock::attend_as_reference(const at::Tensor& x, const Pass& pass,
+                                          std::vector<at::Tensor>& named) const {
+  const WindowGrid grid = {x.size(0), x.size(1) / window_, x.size(2) / window_, shift_ > 0};
+  const at::Tensor rolled = grid.shifted ? at::roll(x, {-shift_, -shift_}, {1, 2}) : x;
+  const at::Tensor parts = to_windows(rolled, window_);
+  const at::Tensor windows = attn_->forward_as_reference(parts, grid, pass);
+  const at::Tensor image = from_windows(windows, x.sizes(), window_);
+  named = {parts, windows, image};
+  return grid.shifted ? at::roll(image, {shift_, shift_}, {1, 2}) : image;
+}
+
 at::Tensor SwinBlock::attend(const at::Tensor& x, const Pass& pass,
                              std::vector<at::Tensor>& named) const {
-  const comm::Group& bands = layout().context;
-  const WindowGrid grid = {x.size(0), x.size(1) / window_, x.size(2) / window_, shift_ > 0};
-  const at::Tensor rolled =
-      grid.shifted ? parallel::band_roll(x, {-shift_, -shift_}, {1, 2}, bands) : x;
-  at::Tensor parts = to_windows(rolled, window_);
-  const at::Tensor windows = attn_->forward(parts, grid, pass);
-  if (as_reference()) named = {parts, windows};
-  parts.reset();
-  const at::Tensor image = from_windows(windows, x.sizes(), window_);
-  if (as_reference()) named.push_back(image);
-  return grid.shifted ? parallel::band_roll(image, {shift_, shift_}, {1, 2}, bands) : image;
+  return as_reference() ? attend_as_reference(x, pass, named) : attn_->forward(x, shift_, pass);
 }
 
 at::Tensor SwinBlock::forward(const at::Tensor& input, const Pass& pass) const {

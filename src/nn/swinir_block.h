@@ -13,7 +13,8 @@
 
 namespace braid::nn {
 
-// Derived tables that all blocks share; buffers of the model, on its device.
+// Derived tables that all blocks share; buffers of the model, on its device. Of kernels: reference
+// alone, else undefined.
 struct SwinTables {
   at::Tensor index;  // relative_index
   at::Tensor masks;  // shift_masks, in the compute dtype
@@ -31,7 +32,7 @@ class SwinConvs {
   bool packed_, in_place_;
 };
 
-// The windows of a band: [batch, rows, columns] of them.
+// The windows of an image as the reference cuts them out: [batch, rows, columns] of them.
 struct WindowGrid {
   int64_t batch, rows, columns;
   bool shifted = false;  // of a rolled image: its edges are masked
@@ -40,13 +41,15 @@ struct WindowGrid {
 class WindowAttention : public Layer {
  public:
   WindowAttention(Scope scope, const SwinirOptions& options, int64_t heads, SwinTables tables);
+  // x [B, H, W, width], of windows that begin at pixel (shift, shift).
+  at::Tensor forward(const at::Tensor& x, int64_t shift, const Pass& pass) const;
   // windows [B rows columns, w w, width].
-  at::Tensor forward(const at::Tensor& windows, const WindowGrid& grid, const Pass& pass) const;
+  at::Tensor forward_as_reference(const at::Tensor& windows, const WindowGrid& grid,
+                                  const Pass& pass) const;
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 
  private:
   // q, k, v [windows, heads, w w, head width] -> the same shape.
-  at::Tensor attend(const std::vector<at::Tensor>& qkv, const WindowGrid& grid) const;
   at::Tensor attend_as_reference(const std::vector<at::Tensor>& qkv, const WindowGrid& grid) const;
   at::Tensor bias() const;       // [heads, w w, w w]
   ParamPart table_part() const;  // columns of the heads that this rank of tensor has
@@ -71,6 +74,8 @@ class SwinBlock : public Layer {
 
  private:
   at::Tensor attend(const at::Tensor& x, const Pass& pass, std::vector<at::Tensor>& named) const;
+  at::Tensor attend_as_reference(const at::Tensor& x, const Pass& pass,
+                                 std::vector<at::Tensor>& named) const;
   int64_t window_, shift_;
   std::shared_ptr<LayerNorm> norm1_, norm2_;
   std::shared_ptr<WindowAttention> attn_;

@@ -278,6 +278,8 @@ const Table& braid_kinds() {
       {"layer_norm_grad", {Work::norm_backward, Moves::all, 2}},
       {"rms_norm_grad", {Work::norm_backward, Moves::all, 2}},
       {"keep_part", {Work::mask, Moves::written, 1}},
+      {"window_attention", {Work::attention, Moves::all, 1}},
+      {"window_attention_grad", {Work::attention_backward, Moves::all, 2}},
   };
   return table;
 }

@@ -5,8 +5,8 @@
 
 #include "braid/core/accelerator.h"
 #include "braid/core/dry.h"
-#include "braid/core/observe.h"
 #include "braid/core/error.h"
+#include "braid/core/observe.h"
 #include "braid/parallel/replicate.h"
 #include "braid/parallel/zero.h"
 

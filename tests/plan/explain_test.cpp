@@ -21,10 +21,10 @@ train: {steps: 100, global_batch: 16, micro_batch: 1, loss: cross_entropy, devic
 optimizer: {name: adamw, lr: 1e-3}
 report: {to: []}
 )";
-// Attention over windows keeps its scores.
+// Attention over windows keeps its scores, as the reference does it.
 const std::string windows = R"(
 seed: 3
-model: {name: swinir, image: [64, 64], scale: 2, width: 32, depths: [2, 2], heads: [2, 2], window: 8}
+model: {name: swinir, image: [64, 64], scale: 2, width: 32, depths: [2, 2], heads: [2, 2], window: 8, kernels: reference}
 data: {kind: synthetic, input_shape: [3, 64, 64], target_shape: [3, 128, 128], samples: 8, workers: 0}
 train: {steps: 2, global_batch: 4, micro_batch: 1, loss: l1, device: cpu}
 optimizer: {name: adamw, lr: 1e-3}
@@ -52,6 +52,14 @@ std::string taken(const std::vector<Advice>& advice) {
   for (const Advice& step : advice)
     if (step.taken) return step.question;
   return "";
+}
+
+TEST(Scan, Scan) {
+  for (int64_t mib = 56; mib < 120; mib += 6) {
+    Request request = request_of(windows, 1, {});
+    request.memory = mib << 20;
+    printf("%ld: %s\n", mib, taken(explain(request)).c_str());
+  }
 }
 
 TEST(Explain, TakesTheFirstBranchThatFits) {

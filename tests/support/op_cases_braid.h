@@ -9,6 +9,7 @@
 #include "braid/kernels/masks.h"
 #include "braid/kernels/norm.h"
 #include "braid/kernels/rotary.h"
+#include "braid/kernels/window_attention.h"
 #include "support/op_cases.h"
 
 namespace braid::test {
@@ -92,6 +93,19 @@ inline std::vector<OpCase> braid_cases() {
             {{{{2, 7, 4, 8}}, {{2, 7, 2, 8}}, {{2, 7, 2, 8}}},
              {{{2, 7, 4, 8}, b16}, {{2, 7, 4, 8}, b16}, {{2, 7, 4, 8}, b16}},
              {{{2, 7, 3, 8}, f32, gaps}, {{2, 7, 3, 8}, f32, gaps}, {{2, 7, 3, 8}, f32, gaps}}});
+  return cases;
+}
+
+inline std::vector<OpCase> window_cases() {
+  std::vector<OpCase> cases;
+  const auto attend = [](Tensors& x) {
+    return Tensors{kernels::window_attention(x[0], x[1], kernels::shifted_windows(8, 0.2))};
+  };
+  add_cases(cases, "window_attention", attend,
+            {{{{2, 16, 24, 180}}, {{225, 2}}},
+             {{{2, 16, 24, 192}, b16}, {{225, 2}}},
+             {{{2, 16, 24, 36}, b16}, {{225, 2}, b16}},
+             {{{1, 8, 8, 18}, f64}, {{225, 2}, f64}}});
   return cases;
 }
 

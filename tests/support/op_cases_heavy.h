@@ -189,8 +189,9 @@ inline std::vector<OpCase> gradient_cases() {
 
 inline std::vector<OpCase> all_op_cases() {
   std::vector<OpCase> all;
-  for (auto* family : {unary_cases, binary_cases, norm_cases, shape_cases, conv_cases, loss_cases,
-                       attention_cases, optim_cases, gradient_cases, braid_cases, metric_cases})
+  for (auto* family :
+       {unary_cases, binary_cases, norm_cases, shape_cases, conv_cases, loss_cases, attention_cases,
+        optim_cases, gradient_cases, braid_cases, window_cases, metric_cases})
     for (OpCase& c : family()) all.push_back(std::move(c));
   return all;
 }

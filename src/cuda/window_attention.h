@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Window attention on the GPU: the kernels for tensor cores and the plain ones behind one operator.
+//
+//   if (has_fast_windows(places, dtype)) attend_fast(places, qkv, table, out);
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "kernels/window_places.h"
+
+namespace braid::cuda {
+
+// 16 bits, windows of 8 x 8, heads of 16, 32, 48 or 64.
+inline bool has_fast_windows(const kernels::WindowPlaces& places, c10::ScalarType dtype) {
+  return c10::elementSize(dtype) == 2 && places.window == 8 && places.head % 16 == 0 &&
+         places.head <= 64;
+}
+
+struct WindowTensors {
+  const at::Tensor &qkv, &table;
+  at::Tensor grad = {};     // of the result
+  at::Tensor out = {};      // the result, or the gradient of qkv
+  at::Tensor partial = {};  // [parts, heads, entries]: gradients of the table
+};
+
+void attend_fast(const kernels::WindowPlaces& places, const WindowTensors& tensors);
+void attend_fast_grad(const kernels::WindowPlaces& places, const WindowTensors& tensors);
+
+}  // namespace braid::cuda

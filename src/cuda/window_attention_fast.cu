@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Window attention on tensor cores: windows of 8 x 8, 16-bit numbers, heads of 16 to 64. A block of
+// four warps has one head of one window, a warp 16 queries of it, with all their 64 scores in
+// registers. The backward pass stays with one head and goes from window to window, so that
+// gradients of the bias are summed in registers; the next window is loaded meanwhile.
+#include <ATen/Dispatch.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "cuda/window_attention.h"
+#include "cuda/window_tiles.cuh"
+
+namespace braid::cuda {
+namespace {
+
+using kernels::WindowPlaces;
+
+constexpr int fast_side = 8, fast_tokens = 64, fast_threads = 128, fast_entries = 225;
+constexpr int fast_rows = 16;  // of a warp
+constexpr float log2_of_e = 1.4426950408889634f;
+
+// Numbers of a row in shared memory: 16 bytes more than it has, so that eight rows have different
+// banks.
+template <int head>
+constexpr int pitch_of = head + 8;
+constexpr int scores_pitch = fast_tokens + 8;
+
+struct FastPlaces {
+  int height, width, rows, columns, heads, roll_rows, roll_columns, seam_rows, seam_columns;
+  float scale;
+
+  __device__ int64_t pixel(int window, int token) const {
+    const int grid = rows * columns;
+    int row = window / columns % rows * fast_side + token / fast_side + roll_rows;
+    int column = window % columns * fast_side + token % fast_side + roll_columns;
+    if (row >= height) row -= height;
+    if (column >= width) column -= width;
+    return (static_cast<int64_t>(window / grid) * height + row) * width + column;
+  }
+};
+
+FastPlaces fast_places(const WindowPlaces& p) {
+  return {static_cast<int>(p.height),       static_cast<int>(p.width),
+          static_cast<int>(p.rows()),       static_cast<int>(p.columns()),
+          static_cast<int>(p.heads),        static_cast<int>(p.roll_rows),
+          static_cast<int>(p.roll_columns), static_cast<int>(p.seam_rows),
+          static_cast<int>(p.seam_columns), static_cast<float>(p.scale)};
+}
+
+// Begins to copy the head's rows of a window; from: [pixels, of, heads, head].
+template <int head, class T>
+__device__ void copy_rows(T* to, const T* from, const FastPlaces& p, int window, int64_t stride) {
+  constexpr int chunks = head / 8;
+#pragma unroll
+  for (int i = threadIdx.x; i < fast_tokens * chunks; i += fast_threads) {
+    const int token = i / chunks, chunk = i % chunks;
+    copy_16_bytes(to + token * pitch_of<head> + chunk * 8,
+                  from + p.pixel(window, token) * stride + chunk * 8);
+  }
+}
+
+template <int head, class T>
+__device__ void copy_qkv(T* to, const T* qkv, const FastPlaces& p, int window, int which_head) {
+  constexpr int size = fast_tokens * pitch_of<head>;
+  for (int which = 0; which < 3; ++which)
+    copy_rows<head>(to + which * size, qkv + (which * p.heads + which_head) * head, p, window,
+                    3 * p.heads * head);
+}
+
+// The warp's 16 rows back to the image.
+template <int head, class T>
+__device__ void store_rows(T* to, const T* from, const FastPlaces& p, int window, int64_t stride) {
+  constexpr int chunks = head / 8;
+  const int first = threadIdx.x / 32 * fast_rows;
+#pragma unroll
+  for (int i = threadIdx.x % 32; i < fast_rows * chunks; i += 32) {
+    const int token = first + i / chunks, chunk = i % chunks;
+    *reinterpret_cast<uint4*>(to + p.pixel(window, token) * stride + chunk * 8) =
+        *reinterpret_cast<const uint4*>(from + token * pitch_of<head> + chunk * 8);
+  }
+}
+
+// A warp's [16, head] sums into its rows of shared memory.
+template <int head, class T>
+__device__ void stage_rows(T* to, const float (&sums)[head / 8][4], float low, float high) {
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * fast_rows + lane / 4;
+#pragma unroll
+  for (int n = 0; n < head / 8; ++n) {
+    const int column = n * 8 + lane % 4 * 2;
+    *reinterpret_cast<uint32_t*>(to + row * pitch_of<head> + column) =
+        packed<T>(sums[n][0] * low, sums[n][1] * low);
+    *reinterpret_cast<uint32_t*>(to + (row + 8) * pitch_of<head> + column) =
+        packed<T>(sums[n][2] * high, sums[n][3] * high);
+  }
+}
+
+// sums [16, 64] = a's rows of this warp times b^T, both [64, head].
+template <int head, class T>
+__device__ void rows_by_rows(float (&sums)[8][4], const T* a, const T* b) {
+  const int first = threadIdx.x / 32 * fast_rows;
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[n][e] = 0;
+#pragma unroll
+  for (int k = 0; k < head; k += 16) {
+    const Tile<4> left = load_a(a, pitch_of<head>, first, k);
+#pragma unroll
+    for (int n = 0; n < 8; n += 2) {
+      const Tile<4> right = load_b_turned(b, pitch_of<head>, k, n * 8);
+      multiply<T>(sums[n], left, right.x[0], right.x[1]);
+      multiply<T>(sums[n + 1], left, right.x[2], right.x[3]);
+    }
+  }
+}
+
+// sums [16, head] += a [16, 16] b's rows k ... k + 15, of [64, head].
+template <int head, class T>
+__device__ void add_rows(float (&sums)[head / 8][4], const Tile<4>& a, const T* b, int k) {
+#pragma unroll
+  for (int n = 0; n < head / 8; n += 2) {
+    const Tile<4> right = load_b(b, pitch_of<head>, k, n * 8);
+    multiply<T>(sums[n], a, right.x[0], right.x[1]);
+    multiply<T>(sums[n + 1], a, right.x[2], right.x[3]);
+  }
+}
+
+template <int count>
+__device__ void clear(float (&sums)[count][4]) {
+#pragma unroll
+  for (int n = 0; n < count; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[n][e] = 0;
+}
+
+// 16 columns of scores as the left factor of a product.
+template <class T>
+__device__ Tile<4> as_left(const float (&scores)[8][4], int k) {
+  return {packed<T>(scores[2 * k][0], scores[2 * k][1]),
+          packed<T>(scores[2 * k][2], scores[2 * k][3]),
+          packed<T>(scores[2 * k + 1][0], scores[2 * k + 1][1]),
+          packed<T>(scores[2 * k + 1][2], scores[2 * k + 1][3])};
+}
+
+// Of the four lanes that share a row.
+__device__ float row_sum(float value) {
+  value += __shfl_xor_sync(0xffffffffu, value, 1);
+  return value + __shfl_xor_sync(0xffffffffu, value, 2);
+}
+__device__ float row_max(float value) {
+  value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
+  return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
+}
+
+__device__ void load_bias(float* bias, const float* table, int heads, int head) {
+  for (int i = threadIdx.x; i < fast_entries; i += fast_threads)
+    bias[i] = table[i * heads + head] * log2_of_e;
+}
+
+// From q k^T to exp(score - top); sums: of rows lane / 4 and lane / 4 + 8. Rows of a window are
+// tiles: token 8 n + c is pixel c of row n.
+__device__ void exp_scores(float (&scores)[8][4], float (&sums)[2], const float* bias,
+                           const FastPlaces& p, int window) {
+  const int lane = threadIdx.x % 32, query_row = threadIdx.x / 32 * 2, query_column = lane / 4;
+  const bool bottom = window / p.columns % p.rows + 1 == p.rows,
+             right = window % p.columns + 1 == p.columns;
+  const int cut_row = bottom ? fast_side - p.seam_rows : fast_side,
+            cut_column = right ? fast_side - p.seam_columns : fast_side;
+  const float factor = p.scale * log2_of_e,
+              hidden = static_cast<float>(kernels::hidden_score) * log2_of_e;
+  float top[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int row = query_row + e / 2, key_column = lane % 4 * 2 + e % 2;
+      float score =
+          scores[n][e] * factor + bias[(row - n + 7) * 15 + query_column - key_column + 7];
+      if ((row >= cut_row) != (n >= cut_row) ||
+          (query_column >= cut_column) != (key_column >= cut_column))
+        score += hidden;
+      scores[n][e] = score;
+      top[e / 2] = fmaxf(top[e / 2], score);
+    }
+  sums[0] = sums[1] = 0;
+  top[0] = row_max(top[0]);
+  top[1] = row_max(top[1]);
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      scores[n][e] = exp2f(scores[n][e] - top[e / 2]);
+      sums[e / 2] += scores[n][e];
+    }
+  sums[0] = row_sum(sums[0]);
+  sums[1] = row_sum(sums[1]);
+}
+
+template <class T, int head>
+__global__ void __launch_bounds__(fast_threads)
+    window_fast_kernel(FastPlaces p, const T* qkv, const float* table, T* out) {
+  constexpr int size = fast_tokens * pitch_of<head>;
+  extern __shared__ __align__(16) char fast_memory[];
+  T* q = reinterpret_cast<T*>(fast_memory);
+  float* bias = reinterpret_cast<float*>(q + 3 * size);
+  const int window = blockIdx.x / p.heads, which = blockIdx.x % p.heads;
+  copy_qkv<head>(q, qkv, p, window, which);
+  close_copies();
+  load_bias(bias, table, p.heads, which);
+  wait_copies<0>();
+  __syncthreads();
+  float scores[8][4], sums[2], result[head / 8][4];
+  rows_by_rows<head>(scores, q, q + size);
+  exp_scores(scores, sums, bias, p, window);
+  clear(result);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) add_rows<head>(result, as_left<T>(scores, k), q + 2 * size, k * 16);
+  // The warp's rows of q were read by itself alone.
+  __syncwarp();
+  stage_rows<head>(q, result, 1 / sums[0], 1 / sums[1]);
+  __syncwarp();
+  store_rows<head>(out + which * head, q, p, window, p.heads * head);
+}
+
+// Shared memory of the backward pass: two of {q, k, v, grad}, weights and gradients of scores,
+// the bias. At the end the sums for the table lie where the rows were.
+template <class T, int head>
+struct GradMemory {
+  static constexpr int size = fast_tokens * pitch_of<head>;
+  T rows[2][4][size];
+  T weights[fast_tokens * scores_pitch], scores[fast_tokens * scores_pitch];
+  float bias[fast_entries + 3];
+};
+
+template <class T>
+__device__ void stage_scores(T* to, const float (&scores)[8][4]) {
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * fast_rows + lane / 4;
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+    const int column = n * 8 + lane % 4 * 2;
+    *reinterpret_cast<uint32_t*>(to + row * scores_pitch + column) =
+        packed<T>(scores[n][0], scores[n][1]);
+    *reinterpret_cast<uint32_t*>(to + (row + 8) * scores_pitch + column) =
+        packed<T>(scores[n][2], scores[n][3]);
+  }
+}
+
+// Weights into shared memory; returns gradients of scores in `grads`.
+template <class T, int head>
+__device__ void score_grads(float (&grads)[8][4], GradMemory<T, head>& memory, int now,
+                            const FastPlaces& p, int window) {
+  float weights[8][4], sums[2];
+  rows_by_rows<head>(weights, memory.rows[now][0], memory.rows[now][1]);
+  exp_scores(weights, sums, memory.bias, p, window);
+  rows_by_rows<head>(grads, memory.rows[now][3], memory.rows[now][2]);
+  const float share[2] = {1 / sums[0], 1 / sums[1]};
+  float common[2] = {0, 0};
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      weights[n][e] *= share[e / 2];
+      common[e / 2] += weights[n][e] * grads[n][e];
+    }
+  common[0] = row_sum(common[0]);
+  common[1] = row_sum(common[1]);
+  stage_scores(memory.weights, weights);
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) grads[n][e] = weights[n][e] * (grads[n][e] - common[e / 2]);
+}
+
+// One window, whose rows have come.
+template <class T, int head>
+__device__ void window_grads(GradMemory<T, head>& memory, int now, float (&table)[8][4],
+                             const FastPlaces& p, int window, T* out) {
+  T(&rows)[4][GradMemory<T, head>::size] = memory.rows[now];
+  float to_q[head / 8][4], to_k[head / 8][4], to_v[head / 8][4];
+  clear(to_q);
+  {
+    float grads[8][4];
+    score_grads(grads, memory, now, p, window);
+    stage_scores(memory.scores, grads);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) add_rows<head>(to_q, as_left<T>(grads, k), rows[1], k * 16);
+#pragma unroll
+    for (int n = 0; n < 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) table[n][e] += grads[n][e];
+  }
+  __syncthreads();
+  const int first = threadIdx.x / 32 * fast_rows;
+  clear(to_k);
+  clear(to_v);
+#pragma unroll
+  for (int k = 0; k < fast_tokens; k += 16) {
+    add_rows<head>(to_v, load_a_turned(memory.weights, scores_pitch, first, k), rows[3], k);
+    add_rows<head>(to_k, load_a_turned(memory.scores, scores_pitch, first, k), rows[0], k);
+  }
+  __syncthreads();
+  stage_rows<head>(rows[0], to_q, p.scale, p.scale);
+  stage_rows<head>(rows[1], to_k, p.scale, p.scale);
+  stage_rows<head>(rows[2], to_v, 1.0f, 1.0f);
+  __syncwarp();
+  for (int which = 0; which < 3; ++which)
+    store_rows<head>(out + which * p.heads * head, rows[which], p, window, 3 * p.heads * head);
+}
+
+// Sum of the gradients of all pairs of tokens that are so far apart.
+__device__ float sum_of_entry(const float* scores, int entry) {
+  const int down = entry / 15 - 7, across = entry % 15 - 7;
+  float sum = 0;
+  for (int row = max(0, -down); row < min(8, 8 - down); ++row)
+    for (int column = max(0, -across); column < min(8, 8 - across); ++column)
+      sum += scores[((row + down) * 8 + column + across) * (fast_tokens + 1) + row * 8 + column];
+  return sum;
+}
+
+template <class T, int head>
+__global__ void __launch_bounds__(fast_threads, head <= 32 ? 3 : 1)
+    window_fast_grad_kernel(FastPlaces p, const T* qkv, const T* grad, const float* table, T* out,
+                            float* partial, int windows, int parts) {
+  extern __shared__ __align__(16) char fast_grad_memory[];
+  auto& memory = *reinterpret_cast<GradMemory<T, head>*>(fast_grad_memory);
+  const int part = blockIdx.x / p.heads, which = blockIdx.x % p.heads;
+  const auto copy = [&](int to, int window) {
+    if (window < windows) {
+      copy_qkv<head>(memory.rows[to][0], qkv, p, window, which);
+      copy_rows<head>(memory.rows[to][3], grad + which * head, p, window, p.heads * head);
+    }
+    close_copies();
+  };
+  copy(0, part);
+  load_bias(memory.bias, table, p.heads, which);
+  float sums[8][4];
+  clear(sums);
+  for (int window = part, now = 0; window < windows; window += parts, now ^= 1) {
+    copy(now ^ 1, window + parts);
+    wait_copies<1>();
+    __syncthreads();
+    window_grads(memory, now, sums, p, window, out + which * head);
+    __syncthreads();
+  }
+  wait_copies<0>();
+  __syncthreads();
+  float* scores = reinterpret_cast<float*>(fast_grad_memory);
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * fast_rows + lane / 4;
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      scores[(row + e / 2 * 8) * (fast_tokens + 1) + n * 8 + lane % 4 * 2 + e % 2] = sums[n][e];
+  __syncthreads();
+  for (int entry = threadIdx.x; entry < fast_entries; entry += fast_threads)
+    partial[(static_cast<int64_t>(part) * p.heads + which) * fast_entries + entry] =
+        sum_of_entry(scores, entry);
+}
+
+// body.template operator()<T, head>() for the dtype and head of the tensors.
+template <class Body>
+void with_head(const WindowPlaces& p, c10::ScalarType dtype, const Body& body) {
+  const auto of_type = [&]<class T>() {
+    switch (p.head) {
+      case 16:
+        return body.template operator()<T, 16>();
+      case 32:
+        return body.template operator()<T, 32>();
+      case 48:
+        return body.template operator()<T, 48>();
+      default:
+        return body.template operator()<T, 64>();
+    }
+  };
+  if (dtype == c10::kBFloat16) return of_type.template operator()<c10::BFloat16>();
+  of_type.template operator()<c10::Half>();
+}
+
+template <class Kernel>
+void allow_shared(Kernel* kernel, size_t bytes) {
+  C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(bytes)));
+}
+
+}  // namespace
+
+void attend_fast(const WindowPlaces& p, const WindowTensors& x) {
+  with_head(p, x.qkv.scalar_type(), [&]<class T, int head>() {
+    const size_t bytes = 3 * fast_tokens * pitch_of<head> * sizeof(T) + 4 * fast_entries;
+    allow_shared(window_fast_kernel<T, head>, bytes);
+    window_fast_kernel<T, head><<<static_cast<unsigned>(p.windows() * p.heads), fast_threads, bytes,
+                                  c10::cuda::getCurrentCUDAStream()>>>(
+        fast_places(p), x.qkv.const_data_ptr<T>(), x.table.const_data_ptr<float>(),
+        x.out.mutable_data_ptr<T>());
+  });
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void attend_fast_grad(const WindowPlaces& p, const WindowTensors& x) {
+  with_head(p, x.qkv.scalar_type(), [&]<class T, int head>() {
+    const size_t bytes = sizeof(GradMemory<T, head>);
+    allow_shared(window_fast_grad_kernel<T, head>, bytes);
+    window_fast_grad_kernel<T, head><<<static_cast<unsigned>(p.parts() * p.heads), fast_threads,
+                                       bytes, c10::cuda::getCurrentCUDAStream()>>>(
+        fast_places(p), x.qkv.const_data_ptr<T>(), x.grad.const_data_ptr<T>(),
+        x.table.const_data_ptr<float>(), x.out.mutable_data_ptr<T>(),
+        x.partial.mutable_data_ptr<float>(), static_cast<int>(p.windows()),
+        static_cast<int>(p.parts()));
+  });
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace braid::cuda
