@@ -55,9 +55,8 @@ TEST_F(OnGpu, PinnedMemoryHasAPlaceOfItsOwn) {
   at::Tensor pinned = accelerator()->pinned_like(host);
   pinned.copy_(host);
   EXPECT_EQ(ledger.live(memory::pinned_host), 4096);
-  std::unique_ptr<Moment> done;
-  const at::Tensor copy = accelerator()->copy_async(pinned, 0, done);
-  done->host_wait();
+  const at::Tensor copy = at::zeros({256, 4}, at::TensorOptions().device(gpu()));
+  accelerator()->copy_beside(copy, pinned)->host_wait();
   EXPECT_TRUE(copy.cpu().equal(host));
   pinned.reset();
   EXPECT_EQ(ledger.live(memory::pinned_host), 0);

@@ -80,7 +80,7 @@ Windowed windowed(const WindowCase& one, c10::ScalarType dtype, const Attend& at
   return {out.detach(), grads[0], grads[1]};
 }
 
-double off_by(const at::Tensor& a, const at::Tensor& b) {
+double windows_off_by(const at::Tensor& a, const at::Tensor& b) {
   return a.to(at::kDouble).sub(b.to(at::kDouble)).norm().item<double>() /
          std::max(b.to(at::kDouble).norm().item<double>(), 1e-300);
 }
@@ -93,9 +93,9 @@ void expect_as_written_out(const WindowCase& one, c10::ScalarType dtype, double 
     return written_out(qkv.to(at::kDouble), table.to(at::kDouble), one).to(dtype);
   };
   const Windowed wanted = windowed(one, dtype, plain);
-  EXPECT_LE(off_by(got.out, wanted.out), tolerance);
-  EXPECT_LE(off_by(got.to_qkv, wanted.to_qkv), tolerance);
-  EXPECT_LE(off_by(got.to_table, wanted.to_table), tolerance);
+  EXPECT_LE(windows_off_by(got.out, wanted.out), tolerance);
+  EXPECT_LE(windows_off_by(got.to_qkv, wanted.to_qkv), tolerance);
+  EXPECT_LE(windows_off_by(got.to_table, wanted.to_table), tolerance);
   EXPECT_EQ(got.to_table.scalar_type(), dtype);
 }
 
