@@ -55,5 +55,9 @@ double bytes_of(const std::vector<at::Tensor>& tensors);
 
 std::vector<NamedCase> product_cases(const KernelPlace& place);
 std::vector<NamedCase> attention_cases(const KernelPlace& place);
+std::vector<NamedCase> norm_cases(const KernelPlace& place);
+std::vector<NamedCase> linear_cases(const KernelPlace& place);
+std::vector<NamedCase> window_cases(const KernelPlace& place);
+std::vector<NamedCase> update_cases(const KernelPlace& place);
 
 }  // namespace braid::bench

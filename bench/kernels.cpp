@@ -127,7 +127,8 @@ json result_of(const Timer& timer, const NamedCase& named) {
 
 std::vector<NamedCase> all_cases(const KernelPlace& place) {
   std::vector<NamedCase> all;
-  for (const auto& some : {product_cases(place), attention_cases(place)})
+  for (const auto& some : {product_cases(place), attention_cases(place), norm_cases(place),
+                           linear_cases(place), window_cases(place), update_cases(place)})
     all.insert(all.end(), some.begin(), some.end());
   return all;
 }

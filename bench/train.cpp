@@ -139,7 +139,14 @@ class Bench {
     const double units = static_cast<double>(units_of_step());
     result.update({{"ms", 1e3 * median}, {"units", units}, {"rate", units / median}});
     result.update(memory());
+    result["graph"] = graph();
     return result;
+  }
+
+  json graph() const {  // whether the steps were replayed, or why not
+    const train::StepGraph* graph = rig_.parts.graph.get();
+    if (graph == nullptr) return {{"replays", 0}, {"why", rig_.parts.no_graph}};
+    return {{"replays", graph->replays()}, {"why", graph->failure()}};
   }
 
   int64_t units_of_step() const {  // samples, or tokens

@@ -67,7 +67,8 @@ def head(device):
 def kept(run, config):
     """The numbers of a run that go into the results."""
     result = {key: run[key] for key in ("rate", "ms", "units", "parameters", "precision", "set", "first_step", "first_loss", "peak_allocated",
-                                        "peak_requested", "peak_reserved", "peak_allocated_warm_up", "peak_rss", "version") if key in run}
+                                        "peak_requested", "peak_reserved", "peak_allocated_warm_up", "peak_rss", "graph",
+                                        "version") if key in run}
     result["ms_best"], result["ms_worst"], result["steps"] = 1e3 * min(run["seconds"]), 1e3 * max(run["seconds"]), len(run["seconds"])
     result["tflops"] = step_flops(config) / run["ms"] / 1e9
     peak = next((value for name, value in PEAK.items() if name in run["device"]), None)
