@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cuda/graph.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -77,13 +78,23 @@ class CudaCaptured final : public Captured {
     }
   }
 
+  // Both allocators ask this graph where to take memory: they must forget it.
   static void end_memory(const PoolPlace& place) {
     (void)cudaGetLastError();
-    try {
+    const auto unless_ended = [](const std::function<void()>& end) {
+      try {
+        end();
+      } catch (const std::exception&) {  // it had ended
+      }
+    };
+    unless_ended([&] {
       Allocator::endAllocateToPool(place.device, place.id);
       Allocator::releasePool(place.device, place.id);
-    } catch (const std::exception&) {  // it had ended
-    }
+    });
+    unless_ended([&] {
+      at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(place.id);
+      at::getHostAllocator(at::kCUDA)->release_pool(place.id);
+    });
   }
 
   at::cuda::CUDAGraph graph_;
@@ -95,8 +106,16 @@ class CudaCapturePool final : public CapturePool {
       : place_{device, at::cuda::graph_pool_handle(),
                c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device)} {
     Allocator::createOrIncrefPool(device, place_.id);
+    // The same for page-locked memory, which has no other way: a pool that nobody holds cannot be
+    // captured into again.
+    at::getHostAllocator(at::kCUDA)->begin_allocate_to_pool(place_.id,
+                                                            [](c10::Stream) { return false; });
+    at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(place_.id);
   }
-  ~CudaCapturePool() override { Allocator::releasePool(place_.device, place_.id); }
+  ~CudaCapturePool() override {
+    Allocator::releasePool(place_.device, place_.id);
+    at::getHostAllocator(at::kCUDA)->release_pool(place_.id);
+  }
   CudaCapturePool(const CudaCapturePool&) = delete;
   CudaCapturePool& operator=(const CudaCapturePool&) = delete;
 
