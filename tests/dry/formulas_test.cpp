@@ -61,11 +61,12 @@ memory::KindBytes after_forward(const train::RunOptions& run) {
 // One layer by the formula of the paper on activation recomputation: sbh (34 + 5 a s / h).
 int64_t layer_formula(const Sizes& z) { return z.s * z.b * (34 * z.h + 5 * z.a * z.s); }
 
-// What it leaves out of a layer.
+// What it leaves out of a layer, less what is not kept here.
 int64_t layer_rest(const Sizes& z) {
   const int64_t norm_statistics = 2 * 2 * 4 * z.s * z.b;  // mean and 1/std of two norms in fp32
   const int64_t causal_mask = z.s * z.s;                  // one bool a pair of positions
-  return norm_statistics + causal_mask;
+  const int64_t no_gelu_output = -8 * z.s * z.b * z.h;    // the backward pass computes it again
+  return norm_statistics + causal_mask + no_gelu_output;
 }
 
 // Outside of the layers: embedding dropout, last norm, input of the head, fp32 logits.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The published table of activation memory of a layer (sequence parallelism and selective
 // recomputation, table 2), found again by dry runs of the real model on one rank of many: equal to
-// the byte once the terms are added that the formulas leave out. Each of those is listed.
+// the byte once the terms are added that the formulas leave out. Each of those is listed. Of their
+// 34 sbh 8 are the output of gelu, which is computed again and not kept: 26 remain.
 #include "nn/tensor_memory.h"
 
 namespace braid::nn::tensor_memory {
@@ -19,7 +20,7 @@ int64_t left_out(const Sizes& z, int64_t norm_tokens, int64_t t) {
 
 TEST(TensorMemory, OfALayerOnOneRank) {
   for (const Sizes& z : all_sizes) {
-    const int64_t formula = z.s * z.b * (34 * z.h + 5 * z.a * z.s);
+    const int64_t formula = z.s * z.b * (26 * z.h + 5 * z.a * z.s);
     EXPECT_EQ(of_a_layer(z, {.ranks = 1}), formula + left_out(z, z.s, 1));
   }
 }
@@ -27,7 +28,7 @@ TEST(TensorMemory, OfALayerOnOneRank) {
 TEST(TensorMemory, OfALayerOverTensor) {
   for (const Sizes& z : all_sizes)
     for (const int t : {2, 4}) {
-      const int64_t formula = z.s * z.b * (10 * z.h + 24 * z.h / t + 5 * z.a * z.s / t);
+      const int64_t formula = z.s * z.b * (10 * z.h + 16 * z.h / t + 5 * z.a * z.s / t);
       EXPECT_EQ(of_a_layer(z, {.ranks = t}), formula + left_out(z, z.s, t));
     }
 }
@@ -35,7 +36,7 @@ TEST(TensorMemory, OfALayerOverTensor) {
 TEST(TensorMemory, OfALayerOverTensorWithSharedTokens) {
   for (const Sizes& z : all_sizes)
     for (const int t : {2, 4}) {
-      const int64_t formula = z.s * z.b / t * (34 * z.h + 5 * z.a * z.s);
+      const int64_t formula = z.s * z.b / t * (26 * z.h + 5 * z.a * z.s);
       const test::Spread regather{.ranks = t, .sequence = true, .regather = true};
       EXPECT_EQ(of_a_layer(z, regather), formula + left_out(z, z.s / t, t));
       // Without gathering twice the outputs of the two norms are kept whole, in 16 bits, and no
