@@ -105,6 +105,7 @@ class CudaCapturePool final : public CapturePool {
   explicit CudaCapturePool(c10::DeviceIndex device)
       : place_{device, at::cuda::graph_pool_handle(),
                c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device)} {
+    Allocator::emptyCache();  // what was cached so far cannot be used in the pool
     Allocator::createOrIncrefPool(device, place_.id);
     // The same for page-locked memory, which has no other way: a pool that nobody holds cannot be
     // captured into again.
