@@ -138,9 +138,10 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
     accelerator()->tune_products(options.train.tune);
   }
   no_graph = graph_refusal(options, device, ranks);
+  if (no_graph.empty() && observer() != nullptr)
+    no_graph = "instruments look at each operator of the run";
   if (options.train.graph == UseGraph::off || !no_graph.empty()) return;
-  // A dry run captures nothing, and instruments want to see each operator.
-  if (observer() != nullptr || params.empty() || !has_data(params.front().tensor)) return;
+  if (params.empty() || !has_data(params.front().tensor)) return;  // a dry run
   graph = std::make_unique<StepGraph>(
       accelerator()->capture_pool(device.index()), device,
       [this](const data::Batch& batch, const nn::Pass& pass, const optim::LearningRate& lr) {
