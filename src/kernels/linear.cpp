@@ -154,12 +154,13 @@ class LinearsNode final : public torch::autograd::Node {
  private:
   at::Tensor gradient_of_value(const variable_list& rows, const at::Tensor& x) {
     at::Tensor sum;
+    variable_list weights;  // each asked for once: what is computed again is given once
+    for (const SavedVariable& weight : weights_) weights.push_back(weight.unpack());
     const at::Tensor whole = joined_ ? side_by_side(rows) : at::Tensor();
-    if (whole.defined()) return input_gradient(whole, x, weights_[0].unpack());
+    if (whole.defined()) return input_gradient(whole, x, weights[0]);
     int64_t first = 0;
     for (size_t i = 0; i < shapes_.size(); ++i) {
-      const at::Tensor weight =
-          joined_ ? weights_[0].unpack().narrow(0, first, shapes_[i].out) : weights_[i].unpack();
+      const at::Tensor weight = joined_ ? weights[0].narrow(0, first, shapes_[i].out) : weights[i];
       first += shapes_[i].out;
       if (!rows[i].defined()) continue;
       if (sum.defined())
