@@ -84,8 +84,7 @@ class Swinir : public Layer {
   std::vector<CarrySpec> carried(const at::Tensor& input) const {
     const int64_t batch = input.size(0), rows = bands_of(input.size(2)).mine(),
                   columns = padded_size(input.size(3));
-    std::vector<CarrySpec> specs = {{{batch, rows, columns, options_.width},
-                                     c10::promoteTypes(scope().build.precision.param, compute())},
+    std::vector<CarrySpec> specs = {{{batch, rows, columns, options_.width}, stream_dtype()},
                                     {{batch, options_.width, rows, columns}, compute()}};
     if (tail_adds_input())
       specs.push_back({{batch, options_.channels, rows, columns}, mean_.scalar_type()});
@@ -139,6 +138,10 @@ class Swinir : public Layer {
     }
   }
 
+  // Of the tokens between blocks.
+  c10::ScalarType stream_dtype() const {
+    return c10::promoteTypes(scope().build.precision.param, compute());
+  }
   int64_t last_group() const { return static_cast<int64_t>(options_.depths.size()) - 1; }
   bool tail_adds_input() const { return options_.upsampler == Upsampler::none; }
   int64_t padded_size(int64_t size) const {
@@ -161,7 +164,7 @@ class Swinir : public Layer {
     x = (x.to(mean_.scalar_type()) - mean_) / std_;
     SwinFlow flow;
     flow.shallow = conv_on_input(*conv_first_, x, bands);
-    flow.tokens = norm_first_->forward(flow.shallow.permute({0, 2, 3, 1}), mean_.scalar_type());
+    flow.tokens = norm_first_->forward(flow.shallow.permute({0, 2, 3, 1}), stream_dtype());
     if (tail_adds_input()) flow.input = x.narrow(2, bands.first() - held.begin, bands.mine());
     return flow;
   }

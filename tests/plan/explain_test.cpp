@@ -54,14 +54,6 @@ std::string taken(const std::vector<Advice>& advice) {
   return "";
 }
 
-TEST(Scan, Scan) {
-  for (int64_t mib = 56; mib < 120; mib += 6) {
-    Request request = request_of(windows, 1, {});
-    request.memory = mib << 20;
-    printf("%ld: %s\n", mib, taken(explain(request)).c_str());
-  }
-}
-
 TEST(Explain, TakesTheFirstBranchThatFits) {
   const std::vector<Case> cases = {
       {wide, 1, 215, "one replica"},
