@@ -47,6 +47,7 @@ inline const std::map<std::string, std::string>& cpu_scratch() {
       {"aten::embedding_dense_backward", strides},
       {"aten::sum", threads},
       {"aten::addmm", packs},
+      {"aten::addmm_", packs},
       {"aten::mm", packs},
       {"aten::bmm", packs},
       {"aten::convolution", packs},
