@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import platform
+import re
 
 PEAK = {"H200": 989.5, "H100": 989.5, "A100": 312.0}  # dense bf16 TFLOP/s by the vendor's data sheets
 TITLES = {"vit_d384": "ViT d384", "vit_d1536": "ViT d1536", "swinir": "SwinIR", "gpt": "GPT-2 124M", "llama_8l": "Llama-3-8B, 8 layers",
@@ -77,9 +78,14 @@ def kept(run, config):
     return result
 
 
-def ratio(rows, who, other, key):
-    mine, theirs = rows[who].get(key), rows.get(other, {}).get(key)
-    return f"{mine / theirs:.3f}x" if mine and theirs else "-"
+def counterpart(rows, who, other):
+    """The row of `other` that a row is compared with: of as many layers."""
+    layers = re.search(r" \d+ layers$", who)
+    return rows.get(other + (layers.group() if layers else ""), {})
+
+
+def ratio(mine, theirs, key):
+    return f"{mine[key] / theirs[key]:.3f}x" if mine.get(key) and theirs.get(key) else "-"
 
 
 def gigabytes(row, key):
@@ -96,11 +102,11 @@ def table(results):
                 lines.append(f"{TITLES.get(model, model):<21} {who:<14} {row['error']}")
                 continue
             memory = "peak_allocated" if "peak_allocated" in row else "peak_rss"
-            sooner = ratio(rows, "compile", who, "first_step") if "compile" in rows else "-"
-            lines.append(line(TITLES.get(model, model), who, f"{row['rate']:,.1f}", ratio(rows, who, "compile", "rate"),
-                              ratio(rows, who, "eager", "rate"), f"{row['tflops']:.4g}", f"{row['mfu']:.3f}" if "mfu" in row else "-",
+            compiled, eager = (counterpart(rows, who, other) for other in ("compile", "eager"))
+            lines.append(line(TITLES.get(model, model), who, f"{row['rate']:,.1f}", ratio(row, compiled, "rate"),
+                              ratio(row, eager, "rate"), f"{row['tflops']:.4g}", f"{row['mfu']:.3f}" if "mfu" in row else "-",
                               gigabytes(row, memory), gigabytes(row, "peak_reserved"),
-                              f"{row['first_step']:.1f}" if "first_step" in row else "-", sooner))
+                              f"{row['first_step']:.1f}" if "first_step" in row else "-", ratio(compiled, row, "first_step")))
     return lines
 
 
