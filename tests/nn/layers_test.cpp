@@ -78,8 +78,8 @@ TEST(Layers, ComputeInTheDtypeOfThePolicy) {
   };
   EXPECT_EQ(dtypes("fp64"), std::tuple(c10::kDouble, c10::kDouble, c10::kDouble));
   EXPECT_EQ(dtypes("fp32"), std::tuple(c10::kFloat, c10::kFloat, c10::kFloat));
-  EXPECT_EQ(dtypes("bf16"), std::tuple(c10::kFloat, c10::kBFloat16, c10::kFloat));
-  EXPECT_EQ(dtypes("fp16"), std::tuple(c10::kFloat, c10::kHalf, c10::kFloat));
+  EXPECT_EQ(dtypes("bf16"), std::tuple(c10::kFloat, c10::kBFloat16, c10::kBFloat16));
+  EXPECT_EQ(dtypes("fp16"), std::tuple(c10::kFloat, c10::kHalf, c10::kHalf));
 }
 
 TEST(Layers, DropoutMasksDoNotDependOnHowABatchIsSplit) {
