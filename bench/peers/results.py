@@ -92,22 +92,28 @@ def gigabytes(row, key):
     return f"{row[key] / 1e9:.2f}" if key in row else "-"
 
 
-def table(results):
+HEADINGS = ("model", "who", "rate /s", "x compile", "x eager", "TFLOP/s", "MFU", "GB alloc", "GB reserv", "first s", "x compile")
+
+
+def cells(model, who, rows):
+    """A row of the table, as texts."""
+    row, title = rows[who], TITLES.get(model, model)
+    if "error" in row:
+        return (title, who, row["error"])
+    compiled, eager = (counterpart(rows, who, other) for other in ("compile", "eager"))
+    return (title, who, f"{row['rate']:,.1f}", ratio(row, compiled, "rate"), ratio(row, eager, "rate"), f"{row['tflops']:.4g}",
+            f"{row['mfu']:.3f}" if "mfu" in row else "-", gigabytes(row, "peak_allocated" if "peak_allocated" in row else "peak_rss"),
+            gigabytes(row, "peak_reserved"), f"{row['first_step']:.1f}" if "first_step" in row else "-",
+            ratio(compiled, row, "first_step"))
+
+
+def table(results, markdown=False):
     """Lines, a model after the other."""
-    line = "{:<21} {:<14} {:>11} {:>10} {:>9} {:>9} {:>6} {:>9} {:>9} {:>8} {:>9}".format
-    lines = [line("model", "who", "rate /s", "x compile", "x eager", "TFLOP/s", "MFU", "GB alloc", "GB reserv", "first s", "x compile")]
-    for model, rows in results.get("models", {}).items():
-        for who, row in rows.items():
-            if "error" in row:
-                lines.append(f"{TITLES.get(model, model):<21} {who:<14} {row['error']}")
-                continue
-            memory = "peak_allocated" if "peak_allocated" in row else "peak_rss"
-            compiled, eager = (counterpart(rows, who, other) for other in ("compile", "eager"))
-            lines.append(line(TITLES.get(model, model), who, f"{row['rate']:,.1f}", ratio(row, compiled, "rate"),
-                              ratio(row, eager, "rate"), f"{row['tflops']:.4g}", f"{row['mfu']:.3f}" if "mfu" in row else "-",
-                              gigabytes(row, memory), gigabytes(row, "peak_reserved"),
-                              f"{row['first_step']:.1f}" if "first_step" in row else "-", ratio(compiled, row, "first_step")))
-    return lines
+    lines = [HEADINGS] + [cells(model, who, rows) for model, rows in results.get("models", {}).items() for who in rows]
+    if markdown:
+        return ["| " + " | ".join(line) + " |" for line in (lines[0], ("---",) * len(HEADINGS), *lines[1:])]
+    widths = (-21, -18, 11, 10, 9, 9, 6, 9, 9, 8, 9)
+    return [" ".join(f"{cell:<{-w}}" if w < 0 else f"{cell:>{w}}" for cell, w in zip(line, widths)) for line in lines]
 
 
 COLOURS = {"eager": "#b0b7c3", "compile": "#5b8def", "braid": "#e2703a"}
