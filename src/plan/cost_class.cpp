@@ -278,6 +278,17 @@ const Table& braid_kinds() {
       {"layer_norm_grad", {Work::norm_backward, Moves::all, 2}},
       {"rms_norm_grad", {Work::norm_backward, Moves::all, 2}},
       {"keep_part", {Work::mask, Moves::written, 1}},
+      {"gelu", {Work::pointwise, Moves::all, 1}},
+      {"gelu_grad", {Work::pointwise, Moves::all, 1}},
+      {"gelu_grad_", {Work::pointwise, Moves::last_too, 1}},
+      {"swiglu", {Work::pointwise, Moves::all, 1}},
+      {"swiglu_grad", {Work::pointwise, Moves::all, 1}},
+      {"swiglu_grad_", {Work::pointwise, Moves::last_too, 1}},
+      {"rotary", {Work::pointwise, Moves::all, 1}},
+      {"column_sum", {Work::reduce, Moves::all, 1}},
+      {"fp8_scale", {Work::reduce, Moves::read, 2}},
+      {"fp8_codes", {Work::copy, Moves::all, 1}},
+      {"fp8_rows", {Work::copy, Moves::all, 1}},
       {"window_attention", {Work::attention, Moves::all, 1}},
       {"window_attention_grad", {Work::attention_backward, Moves::all, 2}},
   };
@@ -349,6 +360,9 @@ double bytes_moved(const OpKind& kind, const memory::Operator& op) {
       return sum_bytes(op.inputs);
     case Moves::adam:
       return sum_bytes(op.inputs) * 7 / 4;
+    case Moves::last_too:
+      return sum_bytes(op.inputs) + sum_bytes(op.outputs) +
+             (op.inputs.empty() ? 0 : static_cast<double>(op.inputs.back().bytes()));
     case Moves::all:
       break;
   }

@@ -40,12 +40,13 @@ std::string_view to_text(Work work);  // as curves are called
 
 // How the bytes of a kernel follow from the tensors of an operator.
 enum class Moves : uint8_t {
-  all,      // inputs and outputs, each once
-  written,  // outputs alone
-  twice,    // outputs, read once more from somewhere: copies, rows of a table
-  updated,  // inputs read and written
-  read,     // inputs alone
-  adam,     // four of parameter, gradient and states are read, three written
+  all,       // inputs and outputs, each once
+  written,   // outputs alone
+  twice,     // outputs, read once more from somewhere: copies, rows of a table
+  updated,   // inputs read and written
+  read,      // inputs alone
+  last_too,  // all, and the last input is written as well
+  adam,      // four of parameter, gradient and states are read, three written
   nothing,
 };
 
