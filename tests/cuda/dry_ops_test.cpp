@@ -54,7 +54,8 @@ std::vector<test::OpCase> gpu_attention_cases() {
   for (size_t i = 1; i < 3; ++i) shared[i].sizes[2] = 2;
   test::add_cases(cases, "flash_cuda", flash,
                   {same(test::b16, 200, 64), same(test::b16, 256, 40), shared});
-  test::add_cases(cases, "cudnn", cudnn, {same(test::b16, 200, 64), same(test::b16, 256, 64)});
+  test::add_cases(cases, "cudnn", cudnn,
+                  {same(test::b16, 200, 64), same(test::b16, 256, 64), shared});
   test::add_cases(cases, "efficient", efficient,
                   {same(test::f32, 200, 64), same(test::f32, 256, 32), same(test::b16, 200, 64)});
   test::add_cases(

@@ -80,8 +80,8 @@ void expect_twins(const NormCase& of) {
 constexpr auto f64 = c10::kDouble, f32 = c10::kFloat, b16 = c10::kBFloat16, h16 = c10::kHalf;
 
 TEST_F(OnGpu, NormEqualsItsTwinForAllWidths) {
-  for (const int64_t width :
-       {1, 2, 7, 48, 180, 384, 513, 768, 1536, 2050, 4096, 5000, 8192, 9001, 20000})
+  for (const int64_t width :  // not 2: (x - mean) / std of two numbers is their order alone
+       {1, 5, 7, 48, 180, 384, 513, 768, 1536, 2050, 4096, 5000, 8192, 9001, 20000})
     for (const bool layer : {true, false}) {
       expect_twins({33, width, f32, b16, f32, layer});
       expect_twins({33, width, f32, f32, f32, layer, false});
