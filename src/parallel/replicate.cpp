@@ -182,7 +182,10 @@ void Replicate::State::arrived(size_t param) {
                          .fix = "call hold() before all but the last backward pass of a step"});
   const c10::NoGradGuard no_grad;
   ready[param] = true;
-  if (!reordered) arrival.push_back(param);
+  if (!reordered) {  // nothing travels before its place is known: finish() takes all
+    arrival.push_back(param);
+    return;
+  }
   take(param);
   --buckets[places[param].bucket].missing;
   start_full_buckets();
@@ -242,13 +245,17 @@ void Replicate::State::drop_unused() {
   }
 }
 
-// Once: the order in which gradients came on the first rank is the order they are expected in.
+// Once: the order in which gradients came on the first rank is the order they are expected in, from
+// the first sum on. In which order a sum over ranks adds depends on a gradient's place: a resumed
+// run would else differ in its first step.
 void Replicate::State::reorder() {
   reordered = true;
   std::vector<size_t> order = arrival;
   for (size_t i = 0; i < params.size(); ++i)
     if (!ready[i]) order.push_back(i);
   fill_buckets(groups.first_rank_says(dealt(order), params.front()));
+  ready.assign(params.size(), false);
+  for (Bucket& bucket : buckets) bucket.missing = bucket.members.size();
 }
 
 Replicate::Replicate(const std::vector<Param>& params, const comm::Group& axis,
@@ -300,6 +307,7 @@ void Replicate::finish() {
   State& state = *state_;
   if (state.params.empty()) return;
   const c10::NoGradGuard no_grad;
+  if (!state.reordered && !state.options.late) state.reorder();
   // What the last backward pass did not touch still has its part in the sum.
   for (size_t i = 0; i < state.params.size(); ++i) {
     if (state.ready[i]) continue;
@@ -309,7 +317,6 @@ void Replicate::finish() {
   state.start_full_buckets();
   for (State::Bucket& bucket : state.buckets) state.end(bucket);
   if (state.options.find_unused) state.drop_unused();
-  if (!state.reordered && !state.options.late) state.reorder();
   state.holding = false;
   state.begin_pass();
 }
