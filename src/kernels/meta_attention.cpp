@@ -62,20 +62,23 @@ ThreeTensors meta_flash_backward(const at::Tensor& grad, const at::Tensor& q, co
   return {grad_q, grad_k, grad_v};
 }
 
+constexpr int64_t cudnn_smallest = 256;  // bytes of workspace of any call
+
 FlashResult meta_cudnn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, MaybeTensor,
                        bool keep_sums, double, bool, bool, std::optional<double>) {
   at::Tensor y = v.size(3) == q.size(3) ? at::empty_like(q) : by_token(q, v.size(3)), sums;
   if (keep_sums) sums = fresh({q.size(0), q.size(1), q.size(2), 1}, q, c10::kFloat);
   at::Tensor seed = fresh({}, q, c10::kLong), offset = fresh({}, q, c10::kLong);
+  if (dry_on(c10::kCUDA)) scratch(cudnn_smallest, q);
   return {y, sums, at::Tensor(), at::Tensor(), q.size(2), k.size(2), seed, offset, at::Tensor()};
 }
 
-// cuDNN does not say what it takes; this is what its kernel needs: row sums of grad * y and the
-// gradient of q in fp32, and with shared heads the gradients of k and v for every head of q.
-// tests/cuda/dry_ops_test.cpp prints how far off that is.
+// Not documented; what version 9 takes on an H200 for heads of their own, to the byte: row sums of
+// grad * y and the gradient of q in fp32; and with shared heads what it needs, the gradients of k
+// and v for every head of q. tests/cuda/dry_ops_test.cpp prints what is off.
 void take_cudnn_backward(Scratch& buffers, const at::Tensor& q, const at::Tensor& k) {
   const int64_t rows = q.size(0) * q.size(1) * q.size(2);
-  int64_t bytes = 4 * rows + 4 * rows * q.size(3);
+  int64_t bytes = cudnn_smallest + 4 * rows + 4 * rows * q.size(3);
   if (k.size(1) != q.size(1)) bytes += 2 * bytes_of(k) / k.size(1) * q.size(1);
   buffers.take(bytes);
 }

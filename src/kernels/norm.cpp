@@ -149,36 +149,37 @@ NormGrads run_norm_grad(const at::Tensor& grad, const at::Tensor& grad_sum,
       .call(grad, if_defined(grad_sum), saved[0], saved[1], saved[2], branch);
 }
 
+// What of the results is wanted: y alone, or the sum (x itself without a branch), too.
+enum class NormGives : uint8_t { y, sum_and_y };
+
 struct Norm : torch::autograd::Function<Norm> {
-  // {y}, or {sum, y} with a branch.
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& x, const at::Tensor& weight,
                                                 MaybeTensor bias, MaybeTensor branch,
-                                                const NormOptions& options) {
+                                                const NormOptions& options, NormGives gives) {
     const auto [sum, y, statistics] = run_norm(x, branch, weight, bias, options);
     context->set_materialize_grads(false);
     context->save_for_backward({branch ? sum.detach() : x, weight, statistics});
-    if (!branch) return {y};
-    context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
-    return {sum, y};
+    if (branch) context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
+    if (gives == NormGives::y) return {y};
+    return {branch ? sum : x, y};
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const bool added = grads.size() == 2;
-    const at::Tensor& grad_sum = added ? grads[0] : at::Tensor();
+    const at::Tensor grad_sum = grads.size() == 2 ? grads[0] : at::Tensor();
     std::optional<c10::ScalarType> branch;
-    if (added) branch = static_cast<c10::ScalarType>(context->saved_data["branch"].toInt());
+    if (const auto kept = context->saved_data.find("branch"); kept != context->saved_data.end())
+      branch = static_cast<c10::ScalarType>(kept->second.toInt());
     if (!grads.back().defined()) {  // nobody used y
-      const at::Tensor of_branch =
-          added && grad_sum.defined() ? grad_sum.to(*branch) : at::Tensor();
-      return {grad_sum, {}, {}, of_branch, {}};
+      const bool passes = branch && grad_sum.defined();
+      return {grad_sum, {}, {}, passes ? grad_sum.to(*branch) : at::Tensor(), {}, {}};
     }
     const auto [grad_x, other, grad_weight, grad_bias] =
         run_norm_grad(grads.back(), grad_sum, saved, branch);
-    const at::Tensor of_branch = other.defined() ? other : added ? grad_x : at::Tensor();
-    return {grad_x, grad_weight, grad_bias, of_branch, {}};
+    const at::Tensor of_branch = other.defined() ? other : branch ? grad_x : at::Tensor();
+    return {grad_x, grad_weight, grad_bias, of_branch, {}, {}};
   }
 };
 
@@ -186,13 +187,13 @@ struct Norm : torch::autograd::Function<Norm> {
 
 at::Tensor norm_rows(const at::Tensor& x, const NormWeights& weights, const NormOptions& options) {
   return Norm::apply(x, weights.weight, if_defined(weights.bias), std::optional<at::Tensor>(),
-                     options)[0];
+                     options, NormGives::y)[0];
 }
 
 NormOfSum add_norm_rows(const at::Tensor& x, const at::Tensor& branch, const NormWeights& weights,
                         const NormOptions& options) {
-  const auto both =
-      Norm::apply(x, weights.weight, if_defined(weights.bias), if_defined(branch), options);
+  const auto both = Norm::apply(x, weights.weight, if_defined(weights.bias), if_defined(branch),
+                                options, NormGives::sum_and_y);
   return {both[0], both[1]};
 }
 

@@ -8,11 +8,26 @@ namespace {
 
 at::Tensor one_after_another(BlockRunner* runner, const std::vector<NamedBlock>& blocks,
                              at::Tensor x) {
-  for (const NamedBlock& block : blocks) x = run_block(runner, block.name, x, block.forward);
-  return x;
+  Stream stream = {std::move(x)};
+  for (const NamedBlock& block : blocks) {
+    if (runner == nullptr)
+      stream = block.forward(std::move(stream));
+    else
+      stream = {run_block(
+          runner, block.name, stream.sum,
+          [forward = block.forward](const at::Tensor& in) { return forward({in}).closed(); })};
+  }
+  return stream.closed();
 }
 
 }  // namespace
+
+at::Tensor Stream::closed() const { return branch.defined() ? sum.add(branch) : sum; }
+
+std::function<Stream(Stream)> closing(BlockForward forward) {
+  return
+      [forward = std::move(forward)](const Stream& in) -> Stream { return {forward(in.closed())}; };
+}
 
 at::Tensor run_blocks(const Pass& pass, const std::vector<NamedBlock>& blocks, at::Tensor x) {
   if (pass.segments == nullptr) return one_after_another(pass.blocks, blocks, std::move(x));

@@ -2,6 +2,8 @@
 // GPT-2 with the parameter names, shapes and initial values of the transformers package.
 #include <cmath>
 
+#include <utility>
+
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
@@ -115,10 +117,15 @@ struct GptBlock : Layer {
         mlp(o.moe.in_block(block_number(path())) ? nullptr : child<GptMlp>("mlp", o)),
         moe(mlp == nullptr ? child<Mixture>("mlp", o.moe, gpt_mixture(o)) : nullptr) {}
 
-  at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
+  Stream forward(Stream in, const Pass& pass) const {
     const auto here = enter();
-    const auto [y, z] = ln_2->add(x, attn->forward(ln_1->forward(x), pass));
-    return y + (moe != nullptr ? moe->forward(z, pass) : mlp->forward(z, pass));
+    NormedSum first = ln_1->add(in.sum, std::move(in.branch));
+    in = {};
+    at::Tensor attended = attn->forward(std::exchange(first.y, {}), pass);
+    NormedSum second = ln_2->add(first.sum, std::move(attended));
+    first = {};
+    const at::Tensor z = std::exchange(second.y, {});
+    return {second.sum, moe != nullptr ? moe->forward(z, pass) : mlp->forward(z, pass)};
   }
 
   void rows(std::vector<LayerRow>& table, int64_t tokens) const {

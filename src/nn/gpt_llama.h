@@ -59,7 +59,7 @@ struct Blocks : Layer {
     for (int64_t i = some.begin; i < some.end; ++i) {
       const std::shared_ptr<Block> block = all.at(static_cast<size_t>(i));
       named.push_back({block->path(),
-                       [block, with](const at::Tensor& in) { return block->forward(in, with); }});
+                       [block, with](Stream in) { return block->forward(std::move(in), with); }});
     }
     return run_blocks(with, named, x);
   }

@@ -123,9 +123,10 @@ at::Tensor Norm::forward(const at::Tensor& x, c10::ScalarType dtype) const {
   return kernels::norm_rows(x, {weight, bias}, {.eps = eps_, .dtype = dtype});
 }
 
-NormedSum Norm::add(const at::Tensor& x, const at::Tensor& branch) const {
+NormedSum Norm::add(const at::Tensor& x, at::Tensor branch) const {
   if (as_reference()) {
-    const at::Tensor sum = x.add(branch);
+    const at::Tensor sum = branch.defined() ? x.add(branch) : x;
+    branch.reset();
     return {sum, forward(sum)};
   }
   const auto here = enter();

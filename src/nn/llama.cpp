@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Llama 3 with the parameter names, shapes and initial values of the transformers package.
+#include <utility>
+
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
@@ -114,11 +116,15 @@ struct LlamaBlock : Layer {
         input_layernorm(child<RmsNorm>("input_layernorm", o.width, o.eps)),
         post_attention_layernorm(child<RmsNorm>("post_attention_layernorm", o.width, o.eps)) {}
 
-  at::Tensor forward(const at::Tensor& x, const LlamaPass& pass) const {
+  Stream forward(Stream in, const LlamaPass& pass) const {
     const auto here = enter();
-    const auto [y, z] =
-        post_attention_layernorm->add(x, self_attn->forward(input_layernorm->forward(x), pass));
-    return y + (moe != nullptr ? moe->forward(z, pass) : mlp->forward(z, pass));
+    NormedSum first = input_layernorm->add(in.sum, std::move(in.branch));
+    in = {};
+    at::Tensor attended = self_attn->forward(std::exchange(first.y, {}), pass);
+    NormedSum second = post_attention_layernorm->add(first.sum, std::move(attended));
+    first = {};
+    const at::Tensor z = std::exchange(second.y, {});
+    return {second.sum, moe != nullptr ? moe->forward(z, pass) : mlp->forward(z, pass)};
   }
 
   void rows(std::vector<LayerRow>& table, int64_t tokens) const {

@@ -42,7 +42,8 @@ class Mlp : public Layer {
     if (some.begin > 0) x = x.narrow(1, 0, width_before(some.begin));
     std::vector<NamedBlock> named;
     for (int64_t i = some.begin; i < some.end; ++i)
-      named.push_back({paths_[static_cast<size_t>(i)], step(static_cast<size_t>(i), pass)});
+      named.push_back(
+          {paths_[static_cast<size_t>(i)], closing(step(static_cast<size_t>(i), pass))});
     x = run_blocks(pass, named, std::move(x));
     if (some.end == count() || x.size(1) == widest_) return {x};
     return {at::constant_pad_nd(x, {0, widest_ - x.size(1)})};

@@ -218,8 +218,9 @@ at::Tensor SwinGroup::forward(const at::Tensor& input, const Pass& pass) const {
   inside.blocks = nullptr;  // the group is one of them: the weights of its blocks are there
   std::vector<NamedBlock> named;
   for (const auto& block : blocks_)
-    named.push_back({block->path(),
-                     [block, inside](const at::Tensor& in) { return block->forward(in, inside); }});
+    named.push_back({block->path(), closing([block, inside](const at::Tensor& in) {
+                       return block->forward(in, inside);
+                     })});
   const at::Tensor x = run_blocks(inside, named, input);
   return input + conv_->forward(x.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
 }

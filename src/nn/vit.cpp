@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>
@@ -95,11 +96,14 @@ class VitBlock : public Layer {
 
   // Branches come in the compute dtype; the sum keeps that of the parameters, so that depth does
   // not eat small changes.
-  at::Tensor forward(const at::Tensor& input, const Pass& pass) const {  // [B, N, width]
+  Stream forward(Stream in, const Pass& pass) const {  // [B, N, width]
     const auto here = enter();
-    const auto [x, y] =
-        norm2_->add(input, path1_(attn_->forward(norm1_->forward(input), pass), pass));
-    return x + path2_(mlp_->forward(y, pass), pass);
+    NormedSum first = norm1_->add(in.sum, std::move(in.branch));
+    in = {};
+    at::Tensor attended = path1_(attn_->forward(std::exchange(first.y, {}), pass), pass);
+    NormedSum second = norm2_->add(first.sum, std::move(attended));
+    first = {};
+    return {second.sum, path2_(mlp_->forward(std::exchange(second.y, {}), pass), pass)};
   }
 
   void rows(std::vector<LayerRow>& table, int64_t tokens) const {
@@ -195,7 +199,7 @@ class Vit : public Layer {
     for (int64_t i = some.begin; i < some.end; ++i) {
       const auto block = blocks_.at(static_cast<size_t>(i));
       named.push_back({block->path(),
-                       [block, with](const at::Tensor& in) { return block->forward(in, with); }});
+                       [block, with](Stream in) { return block->forward(std::move(in), with); }});
     }
     const at::Tensor x =
         run_blocks(with, named, some.begin == 0 ? embedded(carry.at(0), with) : carry.at(0));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kernels whose time is that of the bytes they move, over sizes from a page to gigabytes.
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/_fused_rms_norm.h>
-#include <ATen/ops/_fused_rms_norm_backward.h>
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/add.h>
@@ -14,8 +13,6 @@
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/index_add.h>
-#include <ATen/ops/native_layer_norm.h>
-#include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sort.h>
 #include <ATen/ops/sum.h>
@@ -24,6 +21,7 @@
 #include "braid/kernels/adam.h"
 #include "braid/kernels/cross_entropy.h"
 #include "braid/kernels/dropout.h"
+#include "braid/kernels/norm.h"
 #include "plan/calibrate_tasks.h"
 
 namespace braid::plan {
@@ -192,28 +190,38 @@ Task stream_task(const StreamKind& kind, c10::ScalarType dtype, int64_t bytes) {
 // Rows of a width: norms, softmax, sums, losses.
 using RowMaker = std::function<Run(Pool&, int64_t rows, int64_t width, c10::ScalarType)>;
 
-Run run_layer_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
-  const at::Tensor x = pool.take({rows, width}, t), w = pool.take({width}, t),
-                   b = pool.take({width}, t);
-  return [=] { at::native_layer_norm(x, {x.size(1)}, w, b, 1e-5); };
+// braid's own norms, as the dispatcher knows them.
+using NormGrads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
+    const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&, const at::Tensor&,
+    const at::Tensor&, std::optional<c10::ScalarType>);
+Run run_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t, bool layer) {
+  const kernels::NormWeights weights = {pool.take({width}, t),
+                                        layer ? pool.take({width}, t) : at::Tensor()};
+  const at::Tensor x = pool.take({rows, width}, t);
+  return [=] { kernels::norm_rows(x, weights); };
 }
-Run run_layer_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
-  const at::Tensor x = pool.take({rows, width}, t), g = pool.take({rows, width}, t),
-                   w = pool.take({width}, t), b = pool.take({width}, t);
-  const auto out = at::native_layer_norm(x, {width}, w, b, 1e-5);
-  return [=, mean = std::get<1>(out), rstd = std::get<2>(out)] {
-    at::native_layer_norm_backward(g, x, {x.size(1)}, mean, rstd, w, b, {true, true, true});
-  };
-}
-Run run_rms_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
-  const at::Tensor x = pool.take({rows, width}, t), w = pool.take({width}, t);
-  return [=] { at::_fused_rms_norm(x, {x.size(1)}, w, 1e-5); };
-}
-Run run_rms_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
+Run run_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t, bool layer) {
+  const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow(layer ? "braid::layer_norm_grad" : "braid::rms_norm_grad", "")
+          .typed<NormGrads>();
   const at::Tensor x = pool.take({rows, width}, t), g = pool.take({rows, width}, t),
                    w = pool.take({width}, t);
-  const at::Tensor rstd = std::get<1>(at::_fused_rms_norm(x, {width}, w, 1e-5));
-  return [=] { at::_fused_rms_norm_backward(g, x, {x.size(1)}, rstd, w, {true, true}); };
+  const auto wide = t == c10::kDouble ? c10::kDouble : c10::kFloat;
+  const at::Tensor statistics = at::ones({rows, layer ? 2 : 1}, x.options().dtype(wide));
+  return [=] { op.call(g, std::nullopt, x, w, statistics, std::nullopt); };
+}
+Run run_layer_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
+  return run_norm(pool, rows, width, t, true);
+}
+Run run_layer_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
+  return run_norm_grad(pool, rows, width, t, true);
+}
+Run run_rms_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
+  return run_norm(pool, rows, width, t, false);
+}
+Run run_rms_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
+  return run_norm_grad(pool, rows, width, t, false);
 }
 Run run_softmax(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
   const at::Tensor x = pool.take({rows, width}, t);

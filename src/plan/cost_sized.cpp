@@ -114,13 +114,24 @@ void size_attention(const Operator& op, Sized& sized) {
   sized.at = {nth_size(q, 0) * nth_size(q, 1), nth_size(q, 2), nth_size(k, 2), nth_size(q, 3)};
 }
 
+// braid's norms read a branch and write a sum and a 16-bit copy beside what a plain norm moves: as
+// if there were as many more rows.
+double rows_more(const Operator& op, const TensorShape& x, Work work) {
+  if (!op.name.starts_with("braid::")) return 1;
+  int64_t moved = 0;
+  for (const TensorShape& tensor : op.inputs) moved += tensor.bytes();
+  for (const TensorShape& tensor : op.outputs) moved += tensor.bytes();
+  const int64_t plain = (work == Work::norm ? 2 : 3) * std::max<int64_t>(1, x.bytes());
+  return std::max(1.0, static_cast<double>(moved) / static_cast<double>(plain));
+}
+
 // Rows of the largest input and their length.
 void size_rows(const Operator& op, Sized& sized) {
   if (op.inputs.empty()) return;
   const TensorShape& x = op.inputs[0];
   const double width = std::max(1.0, last_size(x));
   sized.dtype = x.dtype;
-  sized.at = {std::max(1.0, elements(x) / width), width};
+  sized.at = {std::max(1.0, elements(x) / width) * rows_more(op, x, sized.work), width};
   if (has_word(op, "rms_norm")) sized.kernel += "_rms";
 }
 

@@ -95,6 +95,17 @@ TEST(Norm, OfASumEqualsTheFormula) {
     expect_near(layer, by_ops, {x, norm_input(x.sizes(), "branch"), weights[0], weights[1]});
 }
 
+TEST(Norm, WithoutABranchPassesXOn) {
+  const NormCall rms = [](const Many& x) {
+    const NormOfSum both = add_norm_rows(x[0], {}, {x[1]}, wide_eps);
+    EXPECT_EQ(both.sum.const_data_ptr(), x[0].const_data_ptr());
+    return Many{both.sum.mul(2), both.y};
+  };
+  const NormCall by_ops = [](const Many& x) { return Many{x[0].mul(2), composed(x[0], x[1], {})}; };
+  expect_near(rms, by_ops, {norm_input({4, 3, 9}, "x"), norm_input({9}, "w")});
+  expect_near(rms, by_ops, {norm_input({9, 4}, "t").t(), norm_input({9}, "w")});
+}
+
 TEST(Norm, OfOneNumberIsItsBias) {
   const at::Tensor w = norm_input({1}, "w"), b = norm_input({1}, "b"), x = norm_input({4, 1}, "x");
   const Many found = with_gradients(

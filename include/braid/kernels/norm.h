@@ -31,7 +31,9 @@ struct NormOfSum {
 at::Tensor norm_rows(const at::Tensor& x, const NormWeights& weights,
                      const NormOptions& options = {});
 
-// The sum is rounded to the dtype of x before it is normalised. branch: sizes of x, any dtype.
+// The sum is rounded to the dtype of x before it is normalised. branch: sizes of x, any dtype; if
+// it is undefined, the sum is x itself: who goes on with that one gets one gradient, not two to
+// add.
 NormOfSum add_norm_rows(const at::Tensor& x, const at::Tensor& branch, const NormWeights& weights,
                         const NormOptions& options = {});
 

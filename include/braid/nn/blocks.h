@@ -3,10 +3,11 @@
 // one that gathers weights (Pass::blocks) around each, the one that computes again
 // (Pass::segments) around one or several.
 //
-//   return run_blocks(pass, {{"blocks.0", [block, pass](const at::Tensor& in) {
-//                               return block->forward(in, pass);
+//   return run_blocks(pass, {{"blocks.0", [block, pass](Stream in) {
+//                               return block->forward(std::move(in), pass);
 //                             }}}, x);
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,22 @@
 
 namespace braid::nn {
 
-struct NamedBlock {
-  std::string name;
-  BlockForward forward;  // owns what it uses: it may run again after this call
+// What runs along the blocks: the sum of all branches so far, and the last one, which the norm that
+// the next block begins with adds in the same pass over memory (nn::Norm::add).
+struct Stream {
+  at::Tensor sum;
+  at::Tensor branch = {};  // undefined: is in the sum already
+  at::Tensor closed() const;
 };
 
+struct NamedBlock {
+  std::string name;
+  std::function<Stream(Stream)> forward;  // owns what it uses: it may run again after this call
+};
+// Of a block that adds by itself.
+std::function<Stream(Stream)> closing(BlockForward forward);
+
+// What is handed from one block to the next is open only where nothing stands between them.
 at::Tensor run_blocks(const Pass& pass, const std::vector<NamedBlock>& blocks, at::Tensor x);
 
 }  // namespace braid::nn

@@ -210,7 +210,8 @@ struct NormedSum {
 };
 
 // LayerNorm and RmsNorm: statistics in fp32 or better, result in the compute dtype. `add` is
-// forward(x + branch) in one pass, and gives the sum, too:
+// forward(x + branch) in one pass, and gives the sum, too (without a branch x itself, whose
+// gradient then comes in one piece):
 //
 //   const auto [sum, y] = norm2->add(x, attention);
 //   return sum + mlp->forward(y, pass);
@@ -219,7 +220,7 @@ class Norm : public Layer {
   using Layer::Layer;
   at::Tensor forward(const at::Tensor& x) const { return forward(x, compute()); }
   at::Tensor forward(const at::Tensor& x, c10::ScalarType dtype) const;
-  NormedSum add(const at::Tensor& x, const at::Tensor& branch) const;
+  NormedSum add(const at::Tensor& x, at::Tensor branch = {}) const;
   LayerRow row(std::vector<int64_t> lead) const;
   at::Tensor weight, bias;  // no bias: RMS norm
 
