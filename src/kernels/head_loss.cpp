@@ -67,10 +67,19 @@ void entropy_in_place_cpu(const at::Tensor& scores, const at::Tensor& losses,
 void entropy_in_place_meta(const at::Tensor&, const at::Tensor&, const at::Tensor&,
                            const at::Tensor&, int64_t) {}
 
+// x is a fresh gradient: its elements lie together.
 void scale_in_place_cpu(const at::Tensor& x, const at::Tensor& factor) {
-  if (factor.scalar_type() == c10::kDouble ? *factor.const_data_ptr<double>() != 1
-                                           : *factor.const_data_ptr<float>() != 1)
-    x.mul_(factor);
+  const double by = factor.scalar_type() == c10::kDouble ? *factor.const_data_ptr<double>()
+                                                         : *factor.const_data_ptr<float>();
+  if (by == 1) return;
+  AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "scale", [&] {
+    using Wide = SumType<scalar_t>;
+    auto* values = static_cast<scalar_t*>(x.mutable_data_ptr());
+    in_parts(x.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        values[i] = static_cast<scalar_t>(static_cast<Wide>(values[i]) * static_cast<Wide>(by));
+    });
+  });
 }
 
 void scale_in_place_meta(const at::Tensor&, const at::Tensor&) {}
