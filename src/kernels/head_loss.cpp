@@ -68,9 +68,17 @@ void entropy_in_place_meta(const at::Tensor&, const at::Tensor&, const at::Tenso
                            const at::Tensor&, int64_t) {}
 
 void scale_in_place_cpu(const at::Tensor& x, const at::Tensor& factor) {
-  if (factor.scalar_type() == c10::kDouble ? *factor.const_data_ptr<double>() != 1
-                                           : *factor.const_data_ptr<float>() != 1)
-    x.mul_(factor);
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      c10::kHalf, c10::kBFloat16, x.scalar_type(), "scale_in_place", [&] {
+        using Wide = SumType<scalar_t>;
+        const Wide by = *factor.const_data_ptr<Wide>();
+        if (by == 1) return;
+        auto* all = static_cast<scalar_t*>(x.mutable_data_ptr());
+        in_parts(x.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            all[i] = static_cast<scalar_t>(static_cast<Wide>(all[i]) * by);
+        });
+      });
 }
 
 void scale_in_place_meta(const at::Tensor&, const at::Tensor&) {}
