@@ -60,7 +60,7 @@ TEST(Explain, TakesTheFirstBranchThatFits) {
       {wide, 1, 208, "whole blocks"},
       {wide, 1, 120, "offload"},
       {wide, 1, 60, ""},
-      {windows, 1, 54, "attention computed again"},
+      {windows, 1, 68, "attention computed again"},
       {deep, 1, 50, "whole blocks"},
       {wide, 4, 500, "one replica"},
       {wide, 4, 310, "ZeRO-1"},
