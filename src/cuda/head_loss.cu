@@ -29,14 +29,22 @@ struct alignas(16) Sixteen {  // bytes
   T at[count];
 };
 
-// 16-bit scores need no more than the fast exponential gives.
+// exp(x - top). Of 16-bit scores by the fast power of two, which takes no care of the smallest
+// numbers.
 template <class T>
-__device__ __forceinline__ SumOf<T> exponential(SumOf<T> x) {
-  if constexpr (sizeof(T) == 2)
-    return exp2f(x * 1.44269504f);
-  else
-    return exp(x);
-}
+struct Exponential {
+  SumOf<T> top;
+
+  __device__ __forceinline__ SumOf<T> operator()(SumOf<T> x) const {
+    if constexpr (sizeof(T) == 2) {
+      float power;
+      asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"((x - top) * 1.44269504f));
+      return power;
+    } else {
+      return exp(x - top);
+    }
+  }
+};
 
 template <class W>
 struct RunningSum {  // log of sum = top + log(sum of exp(x - top))
@@ -50,9 +58,10 @@ __device__ __forceinline__ void add_scores(RunningSum<SumOf<T>>& to, const T (&v
 #pragma unroll
   for (int k = 0; k < count; ++k) top = max(top, static_cast<W>(values[k]));
   if (top == -INFINITY) return;
-  W sum = to.sum * exponential<T>(to.top - top);
+  const Exponential<T> share{top};
+  W sum = to.sum * share(to.top);
 #pragma unroll
-  for (int k = 0; k < count; ++k) sum += exponential<T>(static_cast<W>(values[k]) - top);
+  for (int k = 0; k < count; ++k) sum += share(static_cast<W>(values[k]));
   to = {top, sum};
 }
 
@@ -122,13 +131,12 @@ __device__ __forceinline__ RunningSum<SumOf<T>> first_read(const EntropyRows<T>&
 }
 
 template <class T>
-__device__ __forceinline__ void to_gradients(Sixteen<T>& values, SumOf<T> log_sum, SumOf<T> weight,
-                                             int wanted) {
+__device__ __forceinline__ void to_gradients(Sixteen<T>& values, const Exponential<T>& share,
+                                             SumOf<T> weight, int wanted) {
   using W = SumOf<T>;
   W shares[Sixteen<T>::count];
 #pragma unroll
-  for (int k = 0; k < Sixteen<T>::count; ++k)
-    shares[k] = exponential<T>(static_cast<W>(values.at[k]) - log_sum);
+  for (int k = 0; k < Sixteen<T>::count; ++k) shares[k] = share(static_cast<W>(values.at[k]));
   if (static_cast<unsigned>(wanted) < Sixteen<T>::count) {
 #pragma unroll
     for (int k = 0; k < Sixteen<T>::count; ++k)
@@ -145,7 +153,7 @@ __device__ __forceinline__ void store_past_caches(Sixteen<T>* to, const Sixteen<
 
 template <class T>
 __device__ __forceinline__ void second_read(const EntropyRows<T>& a, T* row,
-                                            const Sixteen<T>* cache, SumOf<T> log_sum,
+                                            const Sixteen<T>* cache, const Exponential<T>& share,
                                             SumOf<T> weight, int wanted) {
   auto* all = reinterpret_cast<Sixteen<T>*>(row);
   constexpr int count = Sixteen<T>::count;
@@ -160,13 +168,13 @@ __device__ __forceinline__ void second_read(const EntropyRows<T>& a, T* row,
     for (int n = 0; n < row_loads; ++n) {
       const int at = i + n * row_threads;
       if (at >= a.vectors) continue;
-      to_gradients<T>(held[n], log_sum, weight, wanted - at * count);
+      to_gradients<T>(held[n], share, weight, wanted - at * count);
       store_past_caches<T>(all + at, held[n]);
     }
   }
   for (int i = a.vectors * count + threadIdx.x; i < a.classes; i += row_threads) {
-    const SumOf<T> share = exponential<T>(static_cast<SumOf<T>>(row[i]) - log_sum);
-    row[i] = static_cast<T>((i == wanted ? share - SumOf<T>(1) : share) * weight);
+    const SumOf<T> one = share(static_cast<SumOf<T>>(row[i]));
+    row[i] = static_cast<T>((i == wanted ? one - SumOf<T>(1) : one) * weight);
   }
 }
 
@@ -195,7 +203,7 @@ __global__ void __launch_bounds__(row_threads, 2) entropy_rows_kernel(const Entr
   if (threadIdx.x == 0 && here) score = static_cast<SumOf<T>>(row[wanted]);
   const SumOf<T> log_sum = log_sum_of_block<SumOf<T>>(first_read<T>(a, row, cache));
   if (threadIdx.x == 0) a.losses[blockIdx.x] = log_sum - score;
-  second_read<T>(a, row, cache, log_sum, *a.weight, wanted);
+  second_read<T>(a, row, cache, Exponential<T>{log_sum}, *a.weight, wanted);
 }
 
 // So that two blocks fit a multiprocessor.

@@ -9,9 +9,9 @@
 
 namespace braid::cuda {
 
-// 16 bits, windows of 8 x 8, heads of 16, 32, 48 or 64.
+// 16 bits, windows of 8 x 8, heads of an even number up to 64.
 inline bool has_fast_windows(const kernels::WindowPlaces& places, c10::ScalarType dtype) {
-  return c10::elementSize(dtype) == 2 && places.window == 8 && places.head % 16 == 0 &&
+  return c10::elementSize(dtype) == 2 && places.window == 8 && places.head % 2 == 0 &&
          places.head <= 64;
 }
 

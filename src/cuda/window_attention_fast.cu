@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Window attention on tensor cores: windows of 8 x 8, 16-bit numbers, heads of 16 to 64. A block of
+// Window attention on tensor cores: windows of 8 x 8, 16-bit numbers, heads up to 64. A block of
 // four warps has one head of one window, a warp 16 queries of it, with all their 64 scores in
 // registers. The backward pass stays with one head and goes from window to window, so that
 // gradients of the bias are summed in registers; the next window is loaded meanwhile.
@@ -27,6 +27,7 @@ constexpr int scores_pitch = fast_tokens + 8;
 
 struct FastPlaces {
   int height, width, rows, columns, heads, roll_rows, roll_columns, seam_rows, seam_columns;
+  int head;  // numbers of one; that of the kernels is the next multiple of 16
   float scale;
 
   __device__ int64_t pixel(int window, int token) const {
@@ -44,18 +45,33 @@ FastPlaces fast_places(const WindowPlaces& p) {
           static_cast<int>(p.rows()),       static_cast<int>(p.columns()),
           static_cast<int>(p.heads),        static_cast<int>(p.roll_rows),
           static_cast<int>(p.roll_columns), static_cast<int>(p.seam_rows),
-          static_cast<int>(p.seam_columns), static_cast<float>(p.scale)};
+          static_cast<int>(p.seam_columns), static_cast<int>(p.head),
+          static_cast<float>(p.scale)};
 }
 
-// Begins to copy the head's rows of a window; from: [pixels, of, heads, head].
+// Begins to copy the head's rows of a window; from: [pixels, of, heads, p.head]. Heads that fill
+// their tiles go 16 bytes at a time, others 4, with zeros behind.
 template <int head, class T>
 __device__ void copy_rows(T* to, const T* from, const FastPlaces& p, int window, int64_t stride) {
-  constexpr int chunks = head / 8;
+  if (p.head == head) {
+    constexpr int chunks = head / 8;
 #pragma unroll
-  for (int i = threadIdx.x; i < fast_tokens * chunks; i += fast_threads) {
-    const int token = i / chunks, chunk = i % chunks;
-    copy_16_bytes(to + token * pitch_of<head> + chunk * 8,
-                  from + p.pixel(window, token) * stride + chunk * 8);
+    for (int i = threadIdx.x; i < fast_tokens * chunks; i += fast_threads) {
+      const int token = i / chunks, chunk = i % chunks;
+      copy_16_bytes(to + token * pitch_of<head> + chunk * 8,
+                    from + p.pixel(window, token) * stride + chunk * 8);
+    }
+    return;
+  }
+  constexpr int pairs = head / 2;
+#pragma unroll
+  for (int i = threadIdx.x; i < fast_tokens * pairs; i += fast_threads) {
+    const int token = i / pairs, pair = i % pairs;
+    T* place = to + token * pitch_of<head> + pair * 2;
+    if (pair * 2 < p.head)
+      copy_4_bytes(place, from + p.pixel(window, token) * stride + pair * 2);
+    else
+      *reinterpret_cast<uint32_t*>(place) = 0;
   }
 }
 
@@ -63,20 +79,31 @@ template <int head, class T>
 __device__ void copy_qkv(T* to, const T* qkv, const FastPlaces& p, int window, int which_head) {
   constexpr int size = fast_tokens * pitch_of<head>;
   for (int which = 0; which < 3; ++which)
-    copy_rows<head>(to + which * size, qkv + (which * p.heads + which_head) * head, p, window,
-                    3 * p.heads * head);
+    copy_rows<head>(to + which * size, qkv + (which * p.heads + which_head) * p.head, p, window,
+                    3 * p.heads * p.head);
 }
 
 // The warp's 16 rows back to the image.
 template <int head, class T>
 __device__ void store_rows(T* to, const T* from, const FastPlaces& p, int window, int64_t stride) {
-  constexpr int chunks = head / 8;
   const int first = threadIdx.x / 32 * fast_rows;
+  if (p.head == head) {
+    constexpr int chunks = head / 8;
 #pragma unroll
-  for (int i = threadIdx.x % 32; i < fast_rows * chunks; i += 32) {
-    const int token = first + i / chunks, chunk = i % chunks;
-    *reinterpret_cast<uint4*>(to + p.pixel(window, token) * stride + chunk * 8) =
-        *reinterpret_cast<const uint4*>(from + token * pitch_of<head> + chunk * 8);
+    for (int i = threadIdx.x % 32; i < fast_rows * chunks; i += 32) {
+      const int token = first + i / chunks, chunk = i % chunks;
+      *reinterpret_cast<uint4*>(to + p.pixel(window, token) * stride + chunk * 8) =
+          *reinterpret_cast<const uint4*>(from + token * pitch_of<head> + chunk * 8);
+    }
+    return;
+  }
+  constexpr int pairs = head / 2;
+#pragma unroll
+  for (int i = threadIdx.x % 32; i < fast_rows * pairs; i += 32) {
+    const int token = first + i / pairs, pair = i % pairs;
+    if (pair * 2 < p.head)
+      *reinterpret_cast<uint32_t*>(to + p.pixel(window, token) * stride + pair * 2) =
+          *reinterpret_cast<const uint32_t*>(from + token * pitch_of<head> + pair * 2);
   }
 }
 
@@ -219,7 +246,7 @@ __global__ void __launch_bounds__(fast_threads)
   __syncwarp();
   stage_rows<head>(q, result, 1 / sums[0], 1 / sums[1]);
   __syncwarp();
-  store_rows<head>(out + which * head, q, p, window, p.heads * head);
+  store_rows<head>(out + which * p.head, q, p, window, p.heads * p.head);
 }
 
 // Shared memory of the backward pass: two of {q, k, v, grad}, weights and gradients of scores,
@@ -304,7 +331,7 @@ __device__ void window_grads(GradMemory<T, head>& memory, int now, float (&table
   stage_rows<head>(rows[2], to_v, 1.0f, 1.0f);
   __syncwarp();
   for (int which = 0; which < 3; ++which)
-    store_rows<head>(out + which * p.heads * head, rows[which], p, window, 3 * p.heads * head);
+    store_rows<head>(out + which * p.heads * p.head, rows[which], p, window, 3 * p.heads * p.head);
 }
 
 // Sum of the gradients of all pairs of tokens that are so far apart.
@@ -327,7 +354,7 @@ __global__ void __launch_bounds__(fast_threads, head <= 32 ? 3 : 1)
   const auto copy = [&](int to, int window) {
     if (window < windows) {
       copy_qkv<head>(memory.rows[to][0], qkv, p, window, which);
-      copy_rows<head>(memory.rows[to][3], grad + which * head, p, window, p.heads * head);
+      copy_rows<head>(memory.rows[to][3], grad + which * p.head, p, window, p.heads * p.head);
     }
     close_copies();
   };
@@ -339,7 +366,7 @@ __global__ void __launch_bounds__(fast_threads, head <= 32 ? 3 : 1)
     copy(now ^ 1, window + parts);
     wait_copies<1>();
     __syncthreads();
-    window_grads(memory, now, sums, p, window, out + which * head);
+    window_grads(memory, now, sums, p, window, out + which * p.head);
     __syncthreads();
   }
   wait_copies<0>();
@@ -361,7 +388,7 @@ __global__ void __launch_bounds__(fast_threads, head <= 32 ? 3 : 1)
 template <class Body>
 void with_head(const WindowPlaces& p, c10::ScalarType dtype, const Body& body) {
   const auto of_type = [&]<class T>() {
-    switch (p.head) {
+    switch ((p.head + 15) / 16 * 16) {
       case 16:
         return body.template operator()<T, 16>();
       case 32:

@@ -27,6 +27,9 @@ __device__ inline uint32_t shared_address(const void* pointer) {
 __device__ inline void copy_16_bytes(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
 }
+__device__ inline void copy_4_bytes(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from));
+}
 __device__ inline void close_copies() { asm volatile("cp.async.commit_group;"); }
 template <int pending>
 __device__ inline void wait_copies() {

@@ -69,17 +69,17 @@ void entropy_in_place_meta(const at::Tensor&, const at::Tensor&, const at::Tenso
 
 // x is a fresh gradient: its elements lie together.
 void scale_in_place_cpu(const at::Tensor& x, const at::Tensor& factor) {
-  const double by = factor.scalar_type() == c10::kDouble ? *factor.const_data_ptr<double>()
-                                                         : *factor.const_data_ptr<float>();
-  if (by == 1) return;
-  AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "scale", [&] {
-    using Wide = SumType<scalar_t>;
-    auto* values = static_cast<scalar_t*>(x.mutable_data_ptr());
-    in_parts(x.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        values[i] = static_cast<scalar_t>(static_cast<Wide>(values[i]) * static_cast<Wide>(by));
-    });
-  });
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      c10::kHalf, c10::kBFloat16, x.scalar_type(), "scale_in_place", [&] {
+        using Wide = SumType<scalar_t>;
+        const Wide by = *factor.const_data_ptr<Wide>();
+        if (by == 1) return;
+        auto* all = static_cast<scalar_t*>(x.mutable_data_ptr());
+        in_parts(x.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            all[i] = static_cast<scalar_t>(static_cast<Wide>(all[i]) * by);
+        });
+      });
 }
 
 void scale_in_place_meta(const at::Tensor&, const at::Tensor&) {}

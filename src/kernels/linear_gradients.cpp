@@ -3,6 +3,8 @@
 
 #include <ATen/ops/mm.h>
 
+#include "kernels/column_sum.h"
+
 namespace braid::kernels {
 namespace {
 
@@ -29,7 +31,7 @@ at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& x, bool by_
 }
 
 at::Tensor bias_gradient(const at::Tensor& grad, c10::ScalarType dtype) {
-  return as_rows(grad).sum(0, /*keepdim=*/false, dtype);
+  return column_sum(as_rows(grad), dtype);
 }
 
 // As autograd's own: the gradient of an x that lies by columns does so, too.

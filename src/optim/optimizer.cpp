@@ -107,8 +107,8 @@ Optimizer::~Optimizer() = default;
 Optimizer::Optimizer(Optimizer&&) noexcept = default;
 Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
 
-void Optimizer::step(const LearningRate& lr, const at::Tensor& found_inf,
-                     const at::Tensor& factor, const Updated& updated) {
+void Optimizer::step(const LearningRate& lr, const at::Tensor& found_inf, const at::Tensor& factor,
+                     const Updated& updated) {
   const c10::NoGradGuard no_grad;
   for (OptimizerBatch& batch : impl_->batches()) {
     batch.tiles = batch.casts || (updated && !batch.slots.front()->target().is_cuda());

@@ -84,6 +84,15 @@ TEST_F(OnGpu, LinearLayersWithActivationsEqualTheirCpuTwins) {
   }
 }
 
+TEST_F(OnGpu, GradientsOfBiasesEqualTheirCpuTwins) {
+  for (const auto& [rows, width] :
+       {std::pair<int64_t, int64_t>{1, 1}, {5000, 72}, {70, 1000}, {33, 7}, {0, 8}}) {
+    const GpuOp op = [](const Tensors& x) { return kernels::linears(x[0], {{x[1], x[2]}}); };
+    expect_twins(op, {drawn({rows, 8}, 1, "x"), drawn({width, 8}, 1, "w"), drawn({width}, 1, "b")},
+                 "bias");
+  }
+}
+
 TEST_F(OnGpu, Fp32ParametersHaveGradientsThatAreNotRounded) {
   const at::Tensor x = drawn({512, 64}, 1, "x").to(gpu()).to(c10::kBFloat16).requires_grad_();
   const at::Tensor w = drawn({48, 64}, 1, "w").to(gpu()).to(c10::kFloat).requires_grad_();

@@ -161,5 +161,14 @@ TEST(Linears, GradientsSideBySideAreOneProduct) {
     EXPECT_TRUE(one[i].allclose(three[i], i == 0 ? 0.02 : 1e-6, 0.02)) << i;
 }
 
+TEST(Linears, GradientsOfBiasesAreSumsOfAllRows) {
+  for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{1, 1}, {3000, 65}, {70, 300}}) {
+    const at::Tensor b = drawn({width}, 1, "b").requires_grad_();
+    const at::Tensor dy = drawn({rows, width}, 2, "dy");
+    linears(drawn({rows, 2}, 1, "x"), {{drawn({width, 2}, 1, "w"), b}})[0].backward(dy);
+    EXPECT_TRUE(b.grad().allclose(dy.sum(0), 1e-12, 1e-12)) << rows << " x " << width;
+  }
+}
+
 }  // namespace
 }  // namespace braid::kernels

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The functions of braid/kernels and the operators of metrics, for the tables of op_cases.h.
 #pragma once
-#include "braid/kernels/adam.h"
 #include "braid/kernels/activation.h"
+#include "braid/kernels/adam.h"
 #include "braid/kernels/attention.h"
 #include "braid/kernels/dropout.h"
 #include "braid/kernels/head_loss.h"

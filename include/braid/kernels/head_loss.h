@@ -33,7 +33,8 @@ int64_t head_rows(int64_t rows, int64_t classes, int64_t element_bytes);
 // into losses [rows]; the scores become their gradient times `weight`, a scalar.
 void cross_entropy_in_place(const at::Tensor& scores, const at::Tensor& losses,
                             const at::Tensor& target, const at::Tensor& weight, int64_t ignored);
-// x times a scalar in place; a factor of 1 moves no memory.
+// x, without gaps, times a scalar (fp64 for an x of fp64, else fp32) in place; a factor of 1 moves
+// no memory.
 void scale_in_place(const at::Tensor& x, const at::Tensor& factor);
 
 }  // namespace braid::kernels

@@ -55,8 +55,8 @@ class Optimizer {
   // scale, a clip_factor()), and nothing changes if found_inf is 1. No host read. The gradients may
   // be left as they are.
   // `updated` is told of each parameter as soon as its values are final, while others still wait.
-  void step(const LearningRate& lr, const at::Tensor& found_inf = {},
-            const at::Tensor& factor = {}, const Updated& updated = {});
+  void step(const LearningRate& lr, const at::Tensor& found_inf = {}, const at::Tensor& factor = {},
+            const Updated& updated = {});
   void step();       // with options().lr
   void zero_grad();  // releases the gradients
   const OptimizerOptions& options() const;
