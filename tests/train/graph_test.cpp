@@ -99,6 +99,12 @@ struct Toy {
     graph->run(batch, {.training = true}, how);
     return told;
   }
+  // One after the other.
+  std::string steps(const std::vector<data::Batch>& batches) {
+    std::string all;
+    for (const data::Batch& batch : batches) all += step(batch);
+    return all;
+  }
   std::string told;
   std::unique_ptr<StepGraph> graph;
 };
@@ -116,31 +122,31 @@ TEST(Graph, FirstStepsOfAShapeRunAsTheyAre) {
 TEST(Graph, BuffersOfTheLoaderHaveAGraphEach) {
   Toy toy;
   const data::Batch one = batch_of(4, true), other = batch_of(4, true);
-  EXPECT_EQ(toy.step(one) + toy.step(other), "ee");
+  EXPECT_EQ(toy.steps({one, other}), "ee");
   EXPECT_EQ(toy.step(one), "cr");
   EXPECT_EQ(toy.step(other), "cr");
-  EXPECT_EQ(toy.step(one) + toy.step(other), "rr");
+  EXPECT_EQ(toy.steps({one, other}), "rr");
   EXPECT_EQ(toy.graph->replays(), 4);
   const data::Batch third = batch_of(4, true), fourth = batch_of(4, true);
-  EXPECT_EQ(toy.step(third) + toy.step(fourth), "crr") << "copied: one graph for all others";
-  EXPECT_EQ(toy.step(one) + toy.step(other) + toy.step(third), "rrr");
+  EXPECT_EQ(toy.steps({third, fourth}), "crr") << "copied: one graph for all others";
+  EXPECT_EQ(toy.steps({one, other, third}), "rrr");
 }
 
 TEST(Graph, OtherBatchesAreCopiedToWhereTheGraphReads) {
   Toy toy;
-  EXPECT_EQ(toy.step(batch_of(4, false)) + toy.step(batch_of(4, false)), "ee");
+  EXPECT_EQ(toy.steps({batch_of(4, false), batch_of(4, false)}), "ee");
   EXPECT_EQ(toy.step(batch_of(4, false)), "cr");
-  EXPECT_EQ(toy.step(batch_of(4, false)) + toy.step(batch_of(4, false)), "rr");
+  EXPECT_EQ(toy.steps({batch_of(4, false), batch_of(4, false)}), "rr");
 }
 
 TEST(Graph, AnotherShapeHasAGraphOfItsOwn) {
   Toy toy;
   for (int64_t samples = 1; samples <= 4; ++samples) {
     const data::Batch batch = batch_of(samples, false);
-    EXPECT_EQ(toy.step(batch) + toy.step(batch) + toy.step(batch), "eecr");
+    EXPECT_EQ(toy.steps({batch, batch, batch}), "eecr");
   }
   const data::Batch fifth = batch_of(5, false);
-  EXPECT_EQ(toy.step(fifth) + toy.step(fifth) + toy.step(fifth), "eee") << "four are kept";
+  EXPECT_EQ(toy.steps({fifth, fifth, fifth}), "eee") << "four are kept";
   EXPECT_EQ(toy.step(batch_of(2, false)), "r");
   toy.graph->forget();
   EXPECT_EQ(toy.step(batch_of(2, false)), "e");
