@@ -14,7 +14,7 @@ at::Tensor column_sum(const at::Tensor& x, c10::ScalarType dtype);
 
 // On CUDA blocks of threads sum some rows of some columns each, and meet in a buffer of
 // [stretches, width] numbers.
-constexpr int64_t sum_columns = 256, sum_rows = 8, sum_blocks = 132 * 8;
+constexpr int64_t sum_columns = 256, sum_rows = 8, sum_blocks = int64_t{132} * 8;
 inline int64_t sum_stretches(int64_t rows, int64_t width) {
   const int64_t across = (width + sum_columns - 1) / sum_columns;
   const int64_t most = (rows + 4 * sum_rows - 1) / (4 * sum_rows);
