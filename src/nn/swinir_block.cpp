@@ -94,13 +94,13 @@ at::Tensor WindowAttention::forward(const at::Tensor& x, int64_t shift, const Pa
   const comm::Group& bands = layout().context;
   const bool across = shift > 0 && bands.size() > 1;  // rows of windows are of two ranks
   const at::Tensor image = across ? parallel::band_roll(x, {-shift}, {1}, bands) : x;
-  const kernels::WindowOptions windows = {
-      .window = window_,
-      .scale = 1 / std::sqrt(static_cast<double>(width_ / heads_)),
-      .roll_rows = across ? 0 : shift,
-      .roll_columns = shift,
-      .seam_rows = bands.rank() + 1 == bands.size() ? shift : 0,
-      .seam_columns = shift};
+  const int64_t head_width = width_ / heads_;
+  const kernels::WindowOptions windows = {.window = window_,
+                                          .scale = 1 / std::sqrt(static_cast<double>(head_width)),
+                                          .roll_rows = across ? 0 : shift,
+                                          .roll_columns = shift,
+                                          .seam_rows = bands.rank() + 1 == bands.size() ? shift : 0,
+                                          .seam_columns = shift};
   const auto self = std::static_pointer_cast<const WindowAttention>(shared_from_this());
   const at::Tensor y =
       run_segment(pass.segments, SegmentKind::attention, path(), columns(image, pass, {qkv_.get()}),
