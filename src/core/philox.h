@@ -6,11 +6,7 @@
 #pragma once
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define BRAID_ANYWHERE __host__ __device__
-#else
-#define BRAID_ANYWHERE
-#endif
+#include "braid/core/anywhere.h"
 
 namespace braid {
 
@@ -38,5 +34,3 @@ BRAID_ANYWHERE inline double philox_unit(uint32_t high, uint32_t low) {
 }
 
 }  // namespace braid
-
-#undef BRAID_ANYWHERE

@@ -148,13 +148,11 @@ struct NormLaunch {
 
   template <class X, class C, class P>
   bool fits(int vec) const {
-    const auto is = [](const at::Tensor& tensor, c10::ScalarType dtype) {
-      return !tensor.defined() || tensor.scalar_type() == dtype;
-    };
     constexpr auto of_x = c10::CppTypeToScalarType<X>::value,
                    of_c = c10::CppTypeToScalarType<C>::value,
                    of_p = c10::CppTypeToScalarType<P>::value;
-    return is(x, of_x) && is(branch, of_c) && is(y, of_c) && is(weight, of_p) && is(bias, of_p) &&
+    return absent_or(x, of_x) && absent_or(branch, of_c) && absent_or(y, of_c) &&
+           absent_or(weight, of_p) && absent_or(bias, of_p) &&
            in_pieces({x, branch, weight, bias, sum, y}, width, vec) &&
            row_plan(width, vec).threads > 0;
   }

@@ -202,12 +202,9 @@ struct NormGradLaunch {
 
   template <class X, class C, class P>
   bool fits(int vec) const {
-    const auto is = [](const at::Tensor& tensor, c10::ScalarType dtype) {
-      return !tensor.defined() || tensor.scalar_type() == dtype;
-    };
     constexpr auto of_c = c10::CppTypeToScalarType<C>::value;
-    return is(sum, c10::CppTypeToScalarType<X>::value) && is(grad, of_c) && is(grad_branch, of_c) &&
-           is(weight, c10::CppTypeToScalarType<P>::value) &&
+    return absent_or(sum, c10::CppTypeToScalarType<X>::value) && absent_or(grad, of_c) &&
+           absent_or(grad_branch, of_c) && absent_or(weight, c10::CppTypeToScalarType<P>::value) &&
            in_pieces({grad, grad_sum, sum, weight, grad_x, grad_branch}, width, vec) &&
            row_plan(width, vec).threads > 0;
   }

@@ -174,6 +174,10 @@ inline RowPlan row_plan(int64_t width, int vec) {
   return {};
 }
 
+inline bool absent_or(const at::Tensor& tensor, c10::ScalarType dtype) {
+  return !tensor.defined() || tensor.scalar_type() == dtype;
+}
+
 // Whether rows of all these tensors can be read in 16-byte pieces, `vec` numbers at a time.
 inline bool in_pieces(std::initializer_list<at::Tensor> tensors, int64_t width, int vec) {
   if (width % vec != 0) return false;

@@ -11,9 +11,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <tuple>
 #include <vector>
 
@@ -294,9 +294,10 @@ bool fits(const Product& p) {
 void compute(const Product& p, const std::function<void()>& by_torch) {
   // A sum into its own place cannot be run twice: it follows the plain product of that shape.
   const Key key = key_of(p, in_place(p) ? Added::nothing : added_of(p));
+  std::optional<Choice> choice = remembered(key);
+  if (choice && !choice->has_value()) return by_torch();
   const Described described(p);
   const Workspace workspace = workspace_here();
-  std::optional<Choice> choice = remembered(key);
   if (!choice && may_measure(p)) {
     choice = fastest(p, described, workspace, by_torch);
     const std::lock_guard lock(choices().mutex);

@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <functional>
 #include <memory>
 
 #include "cuda/product_choice.h"
@@ -32,14 +33,17 @@ bool is_out(const Tensor& out, const Tensor& left, const Tensor& right) {
          out.device() == left.device();
 }
 
-Tensor& mm_into(const Tensor& left, const Tensor& right, Tensor& out) {
-  const c10::cuda::CUDAGuard guard(left.device());
-  const Product product{.left = left, .right = right, .out = out};
-  const auto by_torch = [&] { at::cuda::mm_out(out, left, right); };
-  if (!is_product(left, right) || !is_out(out, left, right) || !fits(product))
-    by_torch();
+void compute_or(const Product& p, const std::function<void()>& by_torch) {
+  const c10::cuda::CUDAGuard guard(p.left.device());
+  if (is_product(p.left, p.right) && is_out(p.out, p.left, p.right) && fits(p))
+    compute(p, by_torch);
   else
-    compute(product, by_torch);
+    by_torch();
+}
+
+Tensor& mm_into(const Tensor& left, const Tensor& right, Tensor& out) {
+  compute_or({.left = left, .right = right, .out = out},
+             [&] { at::cuda::mm_out(out, left, right); });
   return out;
 }
 
@@ -50,14 +54,9 @@ Tensor mm_fresh(const Tensor& left, const Tensor& right) {
 }
 
 Tensor& mm_wide_into(const Tensor& left, const Tensor& right, at::ScalarType dtype, Tensor& out) {
-  const c10::cuda::CUDAGuard guard(left.device());
-  const Product product{.left = left, .right = right, .out = out};
-  const auto by_torch = [&] { at::cuda::mm_out(out, left, right, dtype); };
-  if (out.scalar_type() != dtype || !is_product(left, right) || !is_out(out, left, right) ||
-      !fits(product))
-    by_torch();
-  else
-    compute(product, by_torch);
+  if (out.scalar_type() != dtype) return at::cuda::mm_out(out, left, right, dtype);
+  compute_or({.left = left, .right = right, .out = out},
+             [&] { at::cuda::mm_out(out, left, right, dtype); });
   return out;
 }
 
@@ -69,23 +68,17 @@ Tensor mm_wide(const Tensor& left, const Tensor& right, at::ScalarType dtype) {
 
 Tensor& addmm_into(const Tensor& self, const Tensor& left, const Tensor& right, const Scalar& beta,
                    const Scalar& alpha, Tensor& out) {
-  const c10::cuda::CUDAGuard guard(left.device());
   const auto by_torch = [&] { at::cuda::addmm_outf(self, left, right, beta, alpha, out); };
-  if (!is_product(left, right) || !is_out(out, left, right) || alpha.isComplex() ||
-      beta.isComplex()) {
+  if (alpha.isComplex() || beta.isComplex())
     by_torch();
-    return out;
-  }
-  const Product product{.left = left,
-                        .right = right,
-                        .out = out,
-                        .added = self,
-                        .alpha = alpha.toDouble(),
-                        .beta = beta.toDouble()};
-  if (fits(product))
-    compute(product, by_torch);
   else
-    by_torch();
+    compute_or({.left = left,
+                .right = right,
+                .out = out,
+                .added = self,
+                .alpha = alpha.toDouble(),
+                .beta = beta.toDouble()},
+               by_torch);
   return out;
 }
 

@@ -10,11 +10,7 @@
 #include <c10/util/ArrayRef.h>
 #include <c10/util/Exception.h>
 
-#ifdef __CUDACC__
-#define BRAID_ANYWHERE __host__ __device__
-#else
-#define BRAID_ANYWHERE
-#endif
+#include "braid/core/anywhere.h"
 
 namespace braid::kernels {
 
@@ -78,5 +74,3 @@ inline DropPlaces drop_places(c10::IntArrayRef sizes, c10::IntArrayRef whole, c1
 }
 
 }  // namespace braid::kernels
-
-#undef BRAID_ANYWHERE

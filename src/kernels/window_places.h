@@ -11,11 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
-#ifdef __CUDACC__
-#define BRAID_ANYWHERE __host__ __device__
-#else
-#define BRAID_ANYWHERE
-#endif
+#include "braid/core/anywhere.h"
 
 namespace braid::kernels {
 
@@ -84,5 +80,3 @@ inline WindowPlaces window_places(const at::Tensor& qkv, const at::Tensor& table
 }
 
 }  // namespace braid::kernels
-
-#undef BRAID_ANYWHERE

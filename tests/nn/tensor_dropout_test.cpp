@@ -47,12 +47,15 @@ TEST(DropWindow, OfLaterSamplesContinuesTheBatch) {
   EXPECT_TRUE(dropout(part.narrow(0, 2, 3), drop).equal(all.narrow(0, 2, 3)));
 }
 
+auto keep_part_by_ops() {
+  return c10::Dispatcher::singleton()
+      .findSchemaOrThrow("braid::keep_part_by_ops", "")
+      .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t, at::IntArrayRef,
+                        at::IntArrayRef, const std::optional<at::Tensor>&)>();
+}
+
 TEST(DropWindow, ByTensorOperationsIsThatOfTheLoop) {
-  const auto by_ops =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("braid::keep_part_by_ops", "")
-          .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t, at::IntArrayRef,
-                            at::IntArrayRef, const std::optional<at::Tensor>&)>();
+  const auto by_ops = keep_part_by_ops();
   const RandomKey key = random_key(3, "mask");
   const at::Tensor like = at::ones({3, 7, 8});
   const Drop drop = {.rate = 0.37,
@@ -66,11 +69,7 @@ TEST(DropWindow, ByTensorOperationsIsThatOfTheLoop) {
 }
 
 TEST(DropWindow, AStepOnTheDeviceMakesTheKey) {
-  const auto by_ops =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("braid::keep_part_by_ops", "")
-          .typed<at::Tensor(const at::Tensor&, double, int64_t, int64_t, at::IntArrayRef,
-                            at::IntArrayRef, const std::optional<at::Tensor>&)>();
+  const auto by_ops = keep_part_by_ops();
   const RandomKey key = random_key(3, "mask");
   const at::Tensor like = at::ones({3, 7, 8}), step = at::full({}, 41, c10::kLong);
   const Drop known = {.rate = 0.37, .key = key.with(41), .windows = {{2, 30, {{3, 11}}}}};

@@ -9,11 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define BRAID_ANYWHERE __host__ __device__
-#else
-#define BRAID_ANYWHERE
-#endif
+#include "braid/core/anywhere.h"
 
 namespace braid {
 
@@ -46,5 +42,3 @@ BRAID_ANYWHERE constexpr bool mix_keeps(uint64_t key, uint64_t index, uint64_t t
 }
 
 }  // namespace braid
-
-#undef BRAID_ANYWHERE
