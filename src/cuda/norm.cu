@@ -9,6 +9,7 @@
 
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "cuda/norm_rows.cuh"
 
@@ -23,6 +24,7 @@ struct NormArguments {
   W* statistics;
   int64_t rows;
   int width;
+  int pitch;  // numbers of a row of branch and y: zeros behind those of x
   W eps;
 };
 
@@ -64,13 +66,13 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 4 :
   const int64_t row = static_cast<int64_t>(blockIdx.x) * where.groups() + where.group();
   if (row >= a.rows) return;  // all threads of the row
   const int lane = where.lane();
-  const int64_t begin = row * a.width;
+  const int64_t begin = row * a.width, wide = row * a.pitch;
   W x[Items][Vec] = {}, other[Items][Vec] = {};
 #pragma unroll
   for (int i = 0; i < Items; ++i) {
     const int column = (i * where.threads + lane) * Vec;
     if (column < a.width) a.x.read(begin + column, x[i]);
-    if (column < a.width && a.branch.here()) a.branch.read(begin + column, other[i]);
+    if (column < a.width && a.branch.here()) a.branch.read(wide + column, other[i]);
   }
   if (a.branch.here()) {
 #pragma unroll
@@ -93,8 +95,9 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 4 :
     if (a.bias.here()) a.bias.read(column, bias);
 #pragma unroll
     for (int j = 0; j < Vec; ++j) weight[j] = (x[i][j] - mean) * scale * weight[j] + bias[j];
-    a.y.write(begin + column, weight);
+    a.y.write(wide + column, weight);
   }
+  write_zeros(a.y, wide, a.width + lane, a.pitch, where.threads);
 }
 
 // Rows too long for registers: read again for each of the three steps.
@@ -109,12 +112,12 @@ __device__ W long_row_sum(int width, W* slots, const Value& value) {
 template <class W>
 __global__ void norm_long_kernel(NormArguments<W, AnyType, AnyType, AnyType> a) {
   __shared__ W slots[2][norm_block / 32];
-  const int64_t row = blockIdx.x, begin = row * a.width;
+  const int64_t row = blockIdx.x, begin = row * a.width, wide = row * a.pitch;
   const bool added = a.branch.here(), centred = a.bias.here();
   for (int i = static_cast<int>(threadIdx.x); added && i < a.width; i += norm_block) {
     W x[1], other[1];
     a.x.read(begin + i, x);
-    a.branch.read(begin + i, other);
+    a.branch.read(wide + i, other);
     x[0] += other[0];
     a.sum.write(begin + i, x);
   }
@@ -136,8 +139,9 @@ __global__ void norm_long_kernel(NormArguments<W, AnyType, AnyType, AnyType> a) 
     a.weight.read(i, weight);
     if (centred) a.bias.read(i, bias);
     const W y[1] = {(x_at(i) - mean) * scale * weight[0] + bias[0]};
-    a.y.write(begin + i, y);
+    a.y.write(wide + i, y);
   }
+  write_zeros(a.y, wide, a.width + static_cast<int>(threadIdx.x), a.pitch, norm_block);
 }
 
 struct NormLaunch {
@@ -153,7 +157,7 @@ struct NormLaunch {
                    of_p = c10::CppTypeToScalarType<P>::value;
     return absent_or(x, of_x) && absent_or(branch, of_c) && absent_or(y, of_c) &&
            absent_or(weight, of_p) && absent_or(bias, of_p) &&
-           in_pieces({x, branch, weight, bias, sum, y}, width, vec) &&
+           in_pieces({x, branch, weight, bias, sum, y}, width, vec) && y.size(-1) % vec == 0 &&
            row_plan(width, vec).threads > 0;
   }
 
@@ -168,6 +172,7 @@ struct NormLaunch {
             statistics.mutable_data_ptr<W>(),
             rows,
             static_cast<int>(width),
+            static_cast<int>(y.size(-1)),
             static_cast<W>(eps)};
   }
 
@@ -192,15 +197,15 @@ struct NormLaunch {
   }
 };
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& given,
-                                                    const std::optional<at::Tensor>& branch,
-                                                    const at::Tensor& weight,
-                                                    const std::optional<at::Tensor>& bias,
-                                                    double eps, c10::ScalarType dtype) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(
+    const at::Tensor& given, const std::optional<at::Tensor>& branch, const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias, double eps, c10::ScalarType dtype, int64_t lanes) {
   const c10::cuda::CUDAGuard guard(given.device());
   const int64_t width = given.size(-1), rows = width == 0 ? 0 : given.numel() / width;
   const auto sums = given.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  at::Tensor sum, y = at::empty(given.sizes(), given.options().dtype(dtype));
+  std::vector<int64_t> sizes = given.sizes().vec();
+  sizes.back() = lanes;
+  at::Tensor sum, y = at::empty(sizes, given.options().dtype(dtype));
   if (branch) sum = at::empty(given.sizes(), given.options());
   at::Tensor statistics = at::empty({rows, bias ? 2 : 1}, given.options().dtype(sums));
   if (rows == 0) return {sum, y, statistics};

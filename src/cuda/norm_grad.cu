@@ -27,6 +27,7 @@ struct NormGradArguments {
   W* parts;  // [1 or 2][blocks][width]
   int64_t rows;
   int width;
+  int pitch;  // numbers of a row of grad and grad_branch: zeros behind those of x
 };
 
 template <class W>
@@ -61,12 +62,13 @@ __device__ void write_part(W (&sums)[Items][Vec], W* part, W* shared, RowThreads
 
 // Brings the next row into the L2 cache while this one is worked on; that takes no registers.
 template <int Items, int Vec, class Arguments>
-__device__ void ask_for_row(const Arguments& a, int64_t begin, RowThreads where) {
+__device__ void ask_for_row(const Arguments& a, int64_t row, RowThreads where) {
+  const int64_t begin = row * a.width;
 #pragma unroll
   for (int i = 0; i < Items; ++i) {
     const int column = (i * where.threads + where.lane()) * Vec;
     if (column >= a.width) continue;
-    a.grad.ask(begin + column);
+    a.grad.ask(row * a.pitch + column);
     a.sum.ask(begin + column);
     if (a.grad_sum.here()) a.grad_sum.ask(begin + column);
   }
@@ -83,17 +85,17 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
   int turn = 0;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * where.groups() + where.group();
        row < a.rows; row += step, turn ^= 1) {
-    const int64_t begin = row * a.width;
+    const int64_t begin = row * a.width, wide = row * a.pitch;
     W grad[Items][Vec] = {}, unit[Items][Vec] = {}, out[Items][Vec] = {};
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
       if (column >= a.width) continue;
-      a.grad.read(begin + column, grad[i]);
+      a.grad.read(wide + column, grad[i]);
       a.sum.read(begin + column, unit[i]);
       if (a.grad_sum.here()) a.grad_sum.read(begin + column, out[i]);
     }
-    if (row + step < a.rows) ask_for_row<Items, Vec>(a, (row + step) * a.width, where);
+    if (row + step < a.rows) ask_for_row<Items, Vec>(a, row + step, where);
     const auto [mean, scale] = statistics_of<Centred>(a.statistics, row);
     W sums[2] = {W(0), W(0)};
 #pragma unroll
@@ -121,8 +123,10 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
 #pragma unroll
       for (int j = 0; j < Vec; ++j) out[i][j] += scale * (grad[i][j] - level - unit[i][j] * along);
       a.grad_x.write(begin + column, out[i]);
-      if (a.grad_branch.here()) a.grad_branch.write(begin + column, out[i]);
+      if (a.grad_branch.here()) a.grad_branch.write(wide + column, out[i]);
     }
+    if (a.grad_branch.here())
+      write_zeros(a.grad_branch, wide, a.width + lane, a.pitch, where.threads);
   }
   W* shared = reinterpret_cast<W*>(shared_space);
   const int64_t part = static_cast<int64_t>(blockIdx.x) * a.width;
@@ -145,12 +149,12 @@ __global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, Any
   }
   int turn = 0;
   for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x, turn ^= 1) {
-    const int64_t begin = row * a.width;
+    const int64_t begin = row * a.width, wide = row * a.pitch;
     const auto [mean, scale] = statistics_of<Centred>(a.statistics, row);
     W sums[2] = {W(0), W(0)};
     W grad[1], unit[1], weight[1];
     for (int i = first; i < a.width; i += norm_block) {
-      a.grad.read(begin + i, grad);
+      a.grad.read(wide + i, grad);
       a.sum.read(begin + i, unit);
       a.weight.read(i, weight);
       unit[0] = (unit[0] - mean) * scale;
@@ -162,15 +166,17 @@ __global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, Any
     row_sums<2>(sums, slots[turn], {norm_block});
     const W along = sums[0] / W(a.width), level = sums[1] / W(a.width);
     for (int i = first; i < a.width; i += norm_block) {
-      a.grad.read(begin + i, grad);
+      a.grad.read(wide + i, grad);
       a.sum.read(begin + i, unit);
       a.weight.read(i, weight);
       W out[1] = {W(0)};
       if (a.grad_sum.here()) a.grad_sum.read(begin + i, out);
       out[0] += scale * (grad[0] * weight[0] - level - (unit[0] - mean) * scale * along);
       a.grad_x.write(begin + i, out);
-      if (a.grad_branch.here()) a.grad_branch.write(begin + i, out);
+      if (a.grad_branch.here()) a.grad_branch.write(wide + i, out);
     }
+    if (a.grad_branch.here())
+      write_zeros(a.grad_branch, wide, a.width + first, a.pitch, norm_block);
   }
 }
 
@@ -206,7 +212,7 @@ struct NormGradLaunch {
     return absent_or(sum, c10::CppTypeToScalarType<X>::value) && absent_or(grad, of_c) &&
            absent_or(grad_branch, of_c) && absent_or(weight, c10::CppTypeToScalarType<P>::value) &&
            in_pieces({grad, grad_sum, sum, weight, grad_x, grad_branch}, width, vec) &&
-           row_plan(width, vec).threads > 0;
+           grad.size(-1) % vec == 0 && row_plan(width, vec).threads > 0;
   }
 
   template <class W, class X, class C, class P>
@@ -220,7 +226,8 @@ struct NormGradLaunch {
             statistics.const_data_ptr<W>(),
             parts.mutable_data_ptr<W>(),
             rows,
-            static_cast<int>(width)};
+            static_cast<int>(width),
+            static_cast<int>(grad.size(-1))};
   }
 
   template <class W, class X, class C, class P, int Vec>
@@ -274,8 +281,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> norm_grad(
   const c10::cuda::CUDAGuard guard(sum.device());
   const int64_t width = sum.size(-1), rows = statistics.size(0);
   at::Tensor grad_x = at::empty(sum.sizes(), sum.options()), grad_branch, grad_bias;
-  if (branch && *branch != sum.scalar_type())
-    grad_branch = at::empty(sum.sizes(), sum.options().dtype(*branch));
+  if (branch && (*branch != sum.scalar_type() || grad.size(-1) != width))
+    grad_branch = at::empty(grad.sizes(), sum.options().dtype(*branch));
   at::Tensor grad_weight = at::empty(weight.sizes(), weight.options());
   if (statistics.size(1) == 2) grad_bias = at::empty(weight.sizes(), weight.options());
   if (rows == 0) {

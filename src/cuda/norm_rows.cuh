@@ -128,6 +128,13 @@ Row<T> row_of(const at::Tensor& x) {
     return {const_cast<T*>(static_cast<const T*>(x.const_data_ptr()))};
 }
 
+// Behind the numbers of a row, from column `first` on.
+template <class T>
+__device__ void write_zeros(const Row<T>& rows, int64_t row, int first, int end, int step) {
+  const float zero[1] = {0};
+  for (int column = first; column < end; column += step) rows.write(row + column, zero);
+}
+
 // Where a thread stands: `threads` of them have a row.
 struct RowThreads {
   int threads;

@@ -114,7 +114,12 @@ class LinearsNode final : public torch::autograd::Node {
   LinearsNode(const Activated& input, const CastWeights& used, std::vector<LayerShape> shapes)
       : kind_(input.kind), joined_(used.joined), shapes_(std::move(shapes)) {
     // Now, and not after the products: computed again, a block ends with what is kept last.
-    x_ = SavedVariable(input.x, /*is_output=*/false);
+    if (input.again != nullptr) {
+      make_ = input.again->make;
+      for (const at::Tensor& each : input.again->of) of_.emplace_back(each, /*is_output=*/false);
+    } else {
+      x_ = SavedVariable(input.x, /*is_output=*/false);
+    }
     if (kind_ == Activation::swiglu) up_ = SavedVariable(input.up, /*is_output=*/false);
     for (const at::Tensor& weight : used.weights) weights_.emplace_back(weight, false);
   }
@@ -124,6 +129,7 @@ class LinearsNode final : public torch::autograd::Node {
   void release_variables() override {
     x_.reset_data();
     up_.reset_data();
+    for (SavedVariable& each : of_) each.reset_data();
     for (SavedVariable& weight : weights_) weight.reset_data();
   }
 
@@ -133,7 +139,7 @@ class LinearsNode final : public torch::autograd::Node {
     variable_list rows;
     for (const at::Tensor& grad : grads) rows.push_back(grad.defined() ? as_rows(grad) : grad);
     grads.clear();
-    const Activated input(kind_, x_.unpack(),
+    const Activated input(kind_, x_again(),
                           kind_ == Activation::swiglu ? up_.unpack() : at::Tensor());
     at::Tensor value;
     if (task_should_compute_output(0) || task_should_compute_output(1)) {
@@ -152,6 +158,13 @@ class LinearsNode final : public torch::autograd::Node {
   }
 
  private:
+  at::Tensor x_again() {
+    if (!make_) return x_.unpack();
+    variable_list of;
+    for (const SavedVariable& each : of_) of.push_back(each.unpack());
+    return make_(of);
+  }
+
   at::Tensor gradient_of_value(const variable_list& rows, const at::Tensor& x) {
     at::Tensor sum;
     variable_list weights;  // each asked for once: what is computed again is given once
@@ -185,7 +198,8 @@ class LinearsNode final : public torch::autograd::Node {
   bool joined_;
   std::vector<LayerShape> shapes_;
   SavedVariable x_, up_;
-  std::vector<SavedVariable> weights_;
+  std::function<at::Tensor(const variable_list&)> make_;  // of of_: x, which is not kept
+  std::vector<SavedVariable> of_, weights_;
 };
 
 bool wants_graph(const Activated& input, const std::vector<LinearWeights>& layers) {
@@ -213,7 +227,9 @@ Activated in_one_piece(const Activated& input) {
     return x.defined() && x.dim() > 2 ? x.contiguous() : x;
   };
   if (input.kind != Activation::none) return input;  // the activation will be
-  return {input.kind, piece(input.x), input.up};
+  Activated whole(input.kind, piece(input.x), input.up);
+  whole.again = input.again;
+  return whole;
 }
 
 }  // namespace

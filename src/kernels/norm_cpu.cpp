@@ -20,7 +20,7 @@ void read_norm_row(const at::Tensor& from, int64_t row, std::vector<W>& to) {
   const int64_t width = static_cast<int64_t>(to.size());
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, from.scalar_type(), "read_norm_row", [&] {
-        const scalar_t* values = from.const_data_ptr<scalar_t>() + row * width;
+        const scalar_t* values = from.const_data_ptr<scalar_t>() + row * from.size(-1);
         for (int64_t i = 0; i < width; ++i) to[static_cast<size_t>(i)] = static_cast<W>(values[i]);
       });
 }
@@ -31,9 +31,10 @@ void write_norm_row(const at::Tensor& to, int64_t row, const std::vector<W>& fro
   const int64_t width = static_cast<int64_t>(from.size());
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, to.scalar_type(), "write_norm_row", [&] {
-        scalar_t* values = to.mutable_data_ptr<scalar_t>() + row * width;
+        scalar_t* values = to.mutable_data_ptr<scalar_t>() + row * to.size(-1);
         for (int64_t i = 0; i < width; ++i)
           values[i] = static_cast<scalar_t>(from[static_cast<size_t>(i)]);
+        std::fill(values + width, values + to.size(-1), scalar_t(0));
       });
 }
 

@@ -13,7 +13,8 @@ using NormForward = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 // of x (and of the branch), of the branch if its dtype is another one, of weight, of bias
 using NormGrads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-// All tensors contiguous; x [rows, width].
+// All tensors contiguous; x [rows, width]. Rows of branch, y, grad and grad_branch may be longer:
+// what is behind their numbers is not read, and zeros are written there.
 struct NormRun {
   at::Tensor x, branch, weight, bias, sum, y, statistics;
   double eps;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "braid/kernels/lanes.h"
+
 namespace braid::nn {
 namespace {
 
@@ -22,7 +24,9 @@ at::Tensor one_after_another(BlockRunner* runner, const std::vector<NamedBlock>&
 
 }  // namespace
 
-at::Tensor Stream::closed() const { return branch.defined() ? sum.add(branch) : sum; }
+at::Tensor Stream::closed() const {
+  return branch.defined() ? kernels::add_trimmed(sum, branch) : sum;
+}
 
 std::function<Stream(Stream)> closing(BlockForward forward) {
   return

@@ -37,8 +37,10 @@ void fill_initial(const at::Tensor& tensor, RandomKey key, const Init& init, int
   }
 }
 
-LinearOptions with_split(LinearOptions options, Split split) {
+// Of the two layers of an MLP: lanes are those outside of it.
+LinearOptions with_split(LinearOptions options, Split split, const kernels::Lanes& lanes) {
   options.split = split;
+  (split == Split::columns ? options.in_lanes : options.out_lanes) = lanes;
   return options;
 }
 
@@ -120,7 +122,19 @@ at::Tensor Norm::forward(const at::Tensor& x, c10::ScalarType dtype) const {
   const auto here = enter();
   if (as_reference())
     return at::layer_norm(x.to(weight.scalar_type()), weight.sizes(), weight, bias, eps_);
-  return kernels::norm_rows(x, {weight, bias}, {.eps = eps_, .dtype = dtype});
+  return kernels::norm_rows(x, {weight, bias}, {.eps = eps_, .dtype = dtype, .lanes = lanes_});
+}
+
+kernels::Activated Norm::again(const at::Tensor& x, const at::Tensor& y) const {
+  if (as_reference()) return y;
+  const kernels::NormOptions options = {.eps = eps_, .dtype = y.scalar_type(), .lanes = lanes_};
+  kernels::Again made;
+  made.of = {x, weight};
+  if (bias.defined()) made.of.push_back(bias);
+  made.make = [options](const std::vector<at::Tensor>& of) {
+    return kernels::norm_rows(of[0], {of[1], of.size() > 2 ? of[2] : at::Tensor()}, options);
+  };
+  return {y, std::make_shared<const kernels::Again>(std::move(made))};
 }
 
 NormedSum Norm::add(const at::Tensor& x, at::Tensor branch) const {
@@ -130,8 +144,8 @@ NormedSum Norm::add(const at::Tensor& x, at::Tensor branch) const {
     return {sum, forward(sum)};
   }
   const auto here = enter();
-  const auto [sum, y] =
-      kernels::add_norm_rows(x, branch, {weight, bias}, {.eps = eps_, .dtype = compute()});
+  const auto [sum, y] = kernels::add_norm_rows(x, branch, {weight, bias},
+                                               {.eps = eps_, .dtype = compute(), .lanes = lanes_});
   return {sum, y};
 }
 
@@ -141,7 +155,9 @@ LayerRow Norm::row(std::vector<int64_t> lead) const {
                     with_last(std::move(lead), width), 0);
 }
 
-LayerNorm::LayerNorm(Scope scope, int64_t width, double eps) : Norm(std::move(scope)) {
+LayerNorm::LayerNorm(Scope scope, int64_t width, double eps, kernels::Lanes lanes)
+    : Norm(std::move(scope)) {
+  if (lanes.padded()) lanes_ = lanes.lanes;
   weight = param("weight", {width}, Init::ones(), replicated());
   bias = param("bias", {width}, Init::zeros(), replicated());
   eps_ = eps;
@@ -194,15 +210,17 @@ LayerRow Conv2d::row(int64_t rows, int64_t columns) const {
 
 MlpBlock::MlpBlock(Scope scope, int64_t width, MlpBlockOptions options)
     : Layer(std::move(scope)),
-      fc1(child<Linear>("fc1", width, options.hidden, with_split(options.linear, Split::columns))),
-      fc2(child<Linear>("fc2", options.hidden, width, with_split(options.linear, Split::rows))),
+      fc1(child<Linear>("fc1", width, options.hidden,
+                        with_split(options.linear, Split::columns, options.lanes))),
+      fc2(child<Linear>("fc2", options.hidden, width,
+                        with_split(options.linear, Split::rows, options.lanes))),
       drop1_(this->scope(), "drop1", options.dropout),
       drop2_(this->scope(), "drop2", options.dropout),
       gelu_(options.tanh_gelu ? kernels::Activation::gelu_tanh : kernels::Activation::gelu) {}
 
-at::Tensor MlpBlock::forward(const at::Tensor& x, const Pass& pass) const {
+at::Tensor MlpBlock::forward(const kernels::Activated& x, const Pass& pass) const {
   const auto here = enter();
-  if (as_reference()) return forward_as_reference(x, pass);
+  if (as_reference()) return forward_as_reference(x.x, pass);
   const kernels::Activated h(gelu_, columns(x, pass, {fc1.get()})[0]);
   if (!drop1_.active(pass)) return drop2_(fc2->forward(h), pass);
   return drop2_(fc2->forward(drop1_(kernels::activated(h), pass, fc1->window(-1))), pass);

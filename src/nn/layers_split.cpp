@@ -83,20 +83,21 @@ at::Tensor Layer::to_split(const at::Tensor& x, const Pass& pass) const {
                                count_of(tokens_in_split(layout(), pass).ranges));
 }
 
-std::vector<at::Tensor> Layer::columns(const at::Tensor& x, const Pass& pass,
+std::vector<at::Tensor> Layer::columns(const kernels::Activated& x, const Pass& pass,
                                        const std::vector<const Linear*>& linears) const {
   std::vector<at::Tensor> outputs;
   if (as_reference()) {  // each casts, and enters the split region, by itself
-    for (const Linear* linear : linears) outputs.push_back(linear->forward(x));
+    for (const Linear* linear : linears) outputs.push_back(linear->forward(x.x));
     return outputs;
   }
   if (layout().tensor.size() == 1 || (layout().overlap == 1 && !layout().regather)) {
-    const at::Tensor whole = to_split(x, pass);
+    kernels::Activated whole = to_split(x.x, pass);
+    if (!shares_tokens(layout())) whole.again = x.again;
     if (linears.size() == 1) return {linears[0]->forward(whole)};
     return kernels::linears(whole, weights_of(linears),
                             {.later = layout().later, .fp8 = linears[0]->fp8()});
   }
-  return parallel::column_linears(cast(x), weights_of(linears), split_axis(),
+  return parallel::column_linears(cast(x.x), weights_of(linears), split_axis(),
                                   count_of(tokens_in_split(layout(), pass).ranges));
 }
 
@@ -107,6 +108,7 @@ Linear::Linear(Scope scope, int64_t in, int64_t out, LinearOptions options)
       stored_in_out_(options.stored_in_out),
       split_(options.split),
       fp8_(options.fp8 ? this->scope().build.precision.fp8 : Fp8::off),
+      lanes_{.rows = options.out_lanes, .columns = options.in_lanes},
       sharers_(options.sharers) {
   const comm::Group& tensor = layout().tensor;
   const bool cut = split_ != Split::none && tensor.size() > 1, by_out = split_ == Split::columns;
@@ -136,6 +138,11 @@ void Linear::check_fp8() const {
 
 parallel::SplitWeights Linear::weights() const {
   const at::Tensor w = comm::copy_to(weight, sharers_);
+  if (lanes_.padded())
+    return {kernels::pad_lanes(w, lanes_, compute()),
+            bias.defined()
+                ? kernels::pad_last(comm::copy_to(bias, sharers_), lanes_.rows, compute())
+                : bias};
   return {stored_in_out_ ? w.t() : w, bias.defined() ? comm::copy_to(bias, sharers_) : bias};
 }
 
@@ -154,7 +161,8 @@ at::Tensor Linear::forward_as_reference(const at::Tensor& x) const {
 at::Tensor Linear::forward(const kernels::Activated& x) const {
   const auto here = enter();
   if (as_reference()) return forward_as_reference(cast(kernels::activated(x)));
-  const kernels::Activated input(x.kind, cast(x.x), x.up.defined() ? cast(x.up) : x.up);
+  kernels::Activated input(x.kind, cast(x.x), x.up.defined() ? cast(x.up) : x.up);
+  input.again = x.again;
   if (split_ != Split::rows)
     return kernels::linears(input, {weights()}, {.later = layout().later, .fp8 = fp8()})[0];
   parallel::SplitAxis axis = split_axis();

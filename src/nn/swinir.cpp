@@ -59,7 +59,8 @@ class Swinir : public Layer {
     }
     make_groups(tables);
     if (!layout().holds(last_group())) return;
-    norm_ = child<LayerNorm>("norm", options.width, 1e-5);
+    norm_ = child<LayerNorm>("norm", options.width, 1e-5,
+                             width_lanes(this->scope().build, options.width));
     after_body_ = std::make_unique<SwinConvs>(*this, "conv_after_body", options);
     tail_ = std::make_unique<SwinTail>(*this, options);
   }
@@ -171,10 +172,17 @@ class Swinir : public Layer {
 
   at::Tensor end(const SwinFlow& flow) const {
     const at::Tensor body = norm_->forward(flow.tokens).permute({0, 3, 1, 2});
-    const at::Tensor deep = after_body_->forward(body) + flow.shallow;
+    const at::Tensor deep = on_shallow(after_body_->forward(body), flow.shallow);
     const at::Tensor y = tail_->forward(deep, flow.input).to(mean_.scalar_type()) * std_ + mean_;
     return y.narrow(2, 0, output_bands(image_rows_).mine())
         .narrow(3, 0, image_columns_ * options_.scale);
+  }
+
+  // x may have lanes.
+  static at::Tensor on_shallow(const at::Tensor& x, const at::Tensor& shallow) {
+    if (x.size(1) == shallow.size(1)) return x + shallow;
+    const auto last = [](const at::Tensor& image) { return image.permute({0, 2, 3, 1}); };
+    return kernels::add_trimmed(last(shallow), last(x)).permute({0, 3, 1, 2});
   }
 
   static Carry packed(const SwinFlow& flow) {

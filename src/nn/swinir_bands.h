@@ -14,8 +14,14 @@ namespace braid::nn {
 // fewer of them than ranks.
 parallel::RowBands image_bands(int64_t rows, int64_t window, const Layout& layout);
 
-// The convolution of the image that all bands make up. A context of one rank: conv.forward(x).
-at::Tensor conv_on_band(const Conv2d& conv, const at::Tensor& x);  // [B, C, rows, columns]
+// Which channels get lanes (kernels/lanes.h), where dtype and device want them. x may have those of
+// the input already.
+struct ConvLanes {
+  bool in = false, out = false;
+};
+
+// The convolution of the image that all bands make up, x [B, C, rows, columns].
+at::Tensor conv_on_band(const Conv2d& conv, const at::Tensor& x, ConvLanes lanes = {});
 
 // The same of a band that was taken with its halo: nobody needs to send it.
 at::Tensor conv_on_input(const Conv2d& conv, const at::Tensor& x, const parallel::RowBands& bands);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/leaky_relu.h>
@@ -12,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "braid/kernels/masks.h"
-#include "braid/kernels/window_attention.h"
 #include "braid/nn/blocks.h"
 #include "braid/parallel/halo.h"
 #include "swinir_bands.h"
@@ -31,7 +31,17 @@ double drop_path_of(const SwinirOptions& options, int64_t block) {
              : 0;
 }
 
+kernels::Lanes head_lanes(const Build& build, int64_t head) {
+  if (build.kernels == Kernels::reference) return {head, head};
+  return kernels::lanes_of_head(head, build.precision.compute, build.device.type());
+}
+
 }  // namespace
+
+kernels::Lanes width_lanes(const Build& build, int64_t width) {
+  if (build.kernels == Kernels::reference) return {width, width};
+  return kernels::lanes_of_width(width, build.precision.compute, build.device.type());
+}
 
 SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions& options)
     : packed_(parent.scope().build.pack_masks),
@@ -50,7 +60,7 @@ SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions
 
 at::Tensor SwinConvs::forward(at::Tensor x) const {
   for (size_t i = 0; i < convs_.size(); ++i) {
-    x = conv_on_band(*convs_[i], x);
+    x = conv_on_band(*convs_[i], x, {.in = true, .out = true});
     if (i + 1 == convs_.size()) return x;
     x = in_place_ ? at::leaky_relu_(x, 0.2) : kernels::leaky_relu(x, 0.2, packed_);
   }
@@ -72,9 +82,17 @@ WindowAttention::WindowAttention(Scope scope, const SwinirOptions& options, int6
   bias_table_ =
       param("relative_position_bias_table", {entries, heads_}, Init::truncated(0.02), table_part());
   held_heads_ = bias_table_.size(1);
+  const kernels::Lanes outside = width_lanes(this->scope().build, width_),
+                       inside = head_lanes(this->scope().build, head);
   qkv_ = child<Linear>("qkv", width_, 3 * width_,
-                       LinearOptions{.split = Split::columns, .unit = head, .parts = 3});
-  proj_ = child<Linear>("proj", width_, width_, LinearOptions{.split = Split::rows, .unit = head});
+                       LinearOptions{.split = Split::columns,
+                                     .unit = head,
+                                     .parts = 3,
+                                     .in_lanes = outside,
+                                     .out_lanes = inside});
+  proj_ = child<Linear>(
+      "proj", width_, width_,
+      LinearOptions{.split = Split::rows, .unit = head, .in_lanes = inside, .out_lanes = outside});
 }
 
 ParamPart WindowAttention::table_part() const {
@@ -89,25 +107,39 @@ at::Tensor WindowAttention::bias() const {
   return rows.view({tokens, tokens, held_heads_}).permute({2, 0, 1});
 }
 
-at::Tensor WindowAttention::forward(const at::Tensor& x, int64_t shift, const Pass& pass) const {
+kernels::WindowOptions WindowAttention::windows_at(int64_t shift) const {
+  const comm::Group& bands = layout().context;
+  return {.window = window_,
+          .scale = 1 / std::sqrt(static_cast<double>(width_ / heads_)),
+          .roll_rows = bands.size() > 1 ? 0 : shift,  // rows of windows are of two ranks
+          .roll_columns = shift,
+          .seam_rows = bands.rank() + 1 == bands.size() ? shift : 0,
+          .seam_columns = shift};
+}
+
+at::Tensor WindowAttention::forward(const kernels::Activated& x, int64_t shift,
+                                    const Pass& pass) const {
   const auto here = enter();
   const comm::Group& bands = layout().context;
-  const bool across = shift > 0 && bands.size() > 1;  // rows of windows are of two ranks
-  const at::Tensor image = across ? parallel::band_roll(x, {-shift}, {1}, bands) : x;
-  const int64_t head_width = width_ / heads_;
-  const kernels::WindowOptions windows = {.window = window_,
-                                          .scale = 1 / std::sqrt(static_cast<double>(head_width)),
-                                          .roll_rows = across ? 0 : shift,
-                                          .roll_columns = shift,
-                                          .seam_rows = bands.rank() + 1 == bands.size() ? shift : 0,
-                                          .seam_columns = shift};
+  const bool across = shift > 0 && bands.size() > 1;
+  const auto image =
+      across ? kernels::Activated(parallel::band_roll(x.x, {-shift}, {1}, bands)) : x;
+  const at::Tensor qkv = columns(image, pass, {qkv_.get()})[0];
   const auto self = std::static_pointer_cast<const WindowAttention>(shared_from_this());
+  const kernels::WindowOptions windows = windows_at(shift);
   const at::Tensor y =
-      run_segment(pass.segments, SegmentKind::attention, path(), columns(image, pass, {qkv_.get()}),
-                  [self, windows](const std::vector<at::Tensor>& qkv) {
-                    return kernels::window_attention(qkv.at(0), self->bias_table_, windows);
+      run_segment(pass.segments, SegmentKind::attention, path(), {qkv},
+                  [self, windows](const std::vector<at::Tensor>& in) {
+                    return kernels::window_attention(in.at(0), self->bias_table_, windows);
                   });
-  const at::Tensor out = proj_->forward(y);
+  // Kept are q, k and v alone: what leaves the attention is made of them once more.
+  kernels::Again made;
+  made.of = {qkv, bias_table_};
+  made.make = [windows](const std::vector<at::Tensor>& of) {
+    return kernels::window_attention(of[0], of[1], windows);
+  };
+  const at::Tensor out =
+      proj_->forward({y, std::make_shared<const kernels::Again>(std::move(made))});
   return across ? parallel::band_roll(out, {shift}, {1}, bands) : out;
 }
 
@@ -157,13 +189,15 @@ SwinBlock::SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan pl
     : Layer(std::move(scope)),
       window_(options.window),
       shift_(plan.shifted ? options.window / 2 : 0),
-      norm1_(child<LayerNorm>("norm1", options.width, swin_eps)),
+      norm1_(child<LayerNorm>("norm1", options.width, swin_eps,
+                              width_lanes(this->scope().build, options.width))),
       attn_(child<WindowAttention>("attn", options, plan.heads, tables)),
       path1_(this->scope(), "drop_path1", plan.drop_path),
       path2_(this->scope(), "drop_path2", plan.drop_path) {
-  norm2_ = child<LayerNorm>("norm2", options.width, swin_eps);
+  const kernels::Lanes lanes = width_lanes(this->scope().build, options.width);
+  norm2_ = child<LayerNorm>("norm2", options.width, swin_eps, lanes);
   const int64_t hidden = std::llround(static_cast<double>(options.width) * options.mlp_ratio);
-  mlp_ = child<MlpBlock>("mlp", options.width, MlpBlockOptions{.hidden = hidden});
+  mlp_ = child<MlpBlock>("mlp", options.width, MlpBlockOptions{.hidden = hidden, .lanes = lanes});
   // Held and never used: the published runs build the net for images one window larger each way.
   if (as_reference() && plan.shifted)
     register_buffer("attn_mask", window_masks(tables.masks, options.image[0] / window_ + 1,
@@ -181,15 +215,21 @@ at::Tensor SwinBlock::attend_as_reference(const at::Tensor& x, const Pass& pass,
   return grid.shifted ? at::roll(image, {shift_, shift_}, {1, 2}) : image;
 }
 
-at::Tensor SwinBlock::attend(const at::Tensor& x, const Pass& pass,
-                             std::vector<at::Tensor>& named) const {
-  return as_reference() ? attend_as_reference(x, pass, named) : attn_->forward(x, shift_, pass);
+Stream SwinBlock::forward(Stream in, const Pass& pass) const {
+  const auto here = enter();
+  if (as_reference()) return {forward_as_reference(in.closed(), pass)};
+  NormedSum first = norm1_->add(in.sum, std::move(in.branch));
+  in = {};
+  const kernels::Activated x = norm1_->again(first.sum, std::exchange(first.y, {}));
+  NormedSum second = norm2_->add(first.sum, path1_(attn_->forward(x, shift_, pass), pass));
+  const kernels::Activated y = norm2_->again(second.sum, std::exchange(second.y, {}));
+  return {second.sum, path2_(mlp_->forward(y, pass), pass)};
 }
 
-at::Tensor SwinBlock::forward(const at::Tensor& input, const Pass& pass) const {
-  const auto here = enter();
+at::Tensor SwinBlock::forward_as_reference(const at::Tensor& input, const Pass& pass) const {
   std::vector<at::Tensor> named;  // Python holds what a function named until it returns
-  const at::Tensor x = input + path1_(attend(norm1_->forward(input), pass, named), pass);
+  const at::Tensor x =
+      input + path1_(attend_as_reference(norm1_->forward(input), pass, named), pass);
   return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
 }
 
@@ -218,11 +258,11 @@ at::Tensor SwinGroup::forward(const at::Tensor& input, const Pass& pass) const {
   inside.blocks = nullptr;  // the group is one of them: the weights of its blocks are there
   std::vector<NamedBlock> named;
   for (const auto& block : blocks_)
-    named.push_back({block->path(), closing([block, inside](const at::Tensor& in) {
-                       return block->forward(in, inside);
-                     })});
+    named.push_back({block->path(), [block, inside](Stream in) {
+                       return block->forward(std::move(in), inside);
+                     }});
   const at::Tensor x = run_blocks(inside, named, input);
-  return input + conv_->forward(x.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
+  return kernels::add_trimmed(input, conv_->forward(x.permute({0, 3, 1, 2})).permute({0, 2, 3, 1}));
 }
 
 void SwinGroup::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {

@@ -8,10 +8,15 @@
 #include <memory>
 #include <vector>
 
+#include "braid/kernels/window_attention.h"
+#include "braid/nn/blocks.h"
 #include "braid/nn/layers.h"
 #include "braid/nn/options.h"
 
 namespace braid::nn {
+
+// Zeros behind the width of the model, between its blocks' layers; none as the reference.
+kernels::Lanes width_lanes(const Build& build, int64_t width);
 
 // Derived tables that all blocks share; buffers of the model, on its device. Of kernels: reference
 // alone, else undefined.
@@ -24,7 +29,8 @@ struct SwinTables {
 class SwinConvs {
  public:
   SwinConvs(Layer& parent, const std::string& name, const SwinirOptions& options);
-  at::Tensor forward(at::Tensor x) const;  // [B, C, H, W]
+  // [B, C, H, W]; the channels of the result may have lanes (kernels/lanes.h).
+  at::Tensor forward(at::Tensor x) const;
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 
  private:
@@ -42,7 +48,7 @@ class WindowAttention : public Layer {
  public:
   WindowAttention(Scope scope, const SwinirOptions& options, int64_t heads, SwinTables tables);
   // x [B, H, W, width], of windows that begin at pixel (shift, shift).
-  at::Tensor forward(const at::Tensor& x, int64_t shift, const Pass& pass) const;
+  at::Tensor forward(const kernels::Activated& x, int64_t shift, const Pass& pass) const;
   // windows [B rows columns, w w, width].
   at::Tensor forward_as_reference(const at::Tensor& windows, const WindowGrid& grid,
                                   const Pass& pass) const;
@@ -53,6 +59,7 @@ class WindowAttention : public Layer {
   at::Tensor attend_as_reference(const std::vector<at::Tensor>& qkv, const WindowGrid& grid) const;
   at::Tensor bias() const;       // [heads, w w, w w]
   ParamPart table_part() const;  // columns of the heads that this rank of tensor has
+  kernels::WindowOptions windows_at(int64_t shift) const;
   int64_t width_, window_, heads_, held_heads_;
   SwinTables tables_;
   at::Tensor bias_table_;
@@ -69,11 +76,11 @@ class SwinBlock : public Layer {
  public:
   SwinBlock(Scope scope, const SwinirOptions& options, SwinBlockPlan plan,
             const SwinTables& tables);
-  at::Tensor forward(const at::Tensor& input, const Pass& pass) const;  // [B, H, W, width]
+  Stream forward(Stream in, const Pass& pass) const;  // [B, H, W, width]
   void rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const;
 
  private:
-  at::Tensor attend(const at::Tensor& x, const Pass& pass, std::vector<at::Tensor>& named) const;
+  at::Tensor forward_as_reference(const at::Tensor& input, const Pass& pass) const;
   at::Tensor attend_as_reference(const at::Tensor& x, const Pass& pass,
                                  std::vector<at::Tensor>& named) const;
   int64_t window_, shift_;

@@ -83,7 +83,7 @@ at::Tensor SwinTail::forward(const at::Tensor& features, const at::Tensor& input
     if (step.enlarge_before > 1)
       x = at::upsample_nearest2d(
           x, {x.size(2) * step.enlarge_before, x.size(3) * step.enlarge_before});
-    x = conv_on_band(*step.conv, x);
+    x = conv_on_band(*step.conv, x, {.in = true});
     if (step.slope_after < 1 && in_place_)
       at::leaky_relu_(x, step.slope_after);
     else if (step.slope_after < 1)

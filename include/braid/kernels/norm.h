@@ -20,6 +20,9 @@ struct NormWeights {
 struct NormOptions {
   double eps = 1e-5;
   std::optional<c10::ScalarType> dtype = {};  // of the result; that of x unless given
+  // Numbers of a row of the result and of the branch: those of x, then zeros (kernels/lanes.h). 0:
+  // as many as x has.
+  int64_t lanes = 0;
 };
 
 struct NormOfSum {

@@ -34,6 +34,7 @@
 
 #include "braid/core/observe.h"
 #include "braid/kernels/dropout.h"
+#include "braid/kernels/lanes.h"
 #include "braid/nn/model.h"
 #include "braid/parallel/tensor.h"
 
@@ -124,7 +125,7 @@ class Layer : public torch::nn::Module {
   // Enters the split region: of all tokens of the context rank, in the compute dtype.
   at::Tensor to_split(const at::Tensor& x, const Pass& pass) const;
   // The same, and what column-split layers make of it, while it travels (Layout::overlap).
-  std::vector<at::Tensor> columns(const at::Tensor& x, const Pass& pass,
+  std::vector<at::Tensor> columns(const kernels::Activated& x, const Pass& pass,
                                   const std::vector<const Linear*>& linears) const;
   // What operators are handed; the reference's cast for themselves.
   c10::ScalarType compute() const {
@@ -171,6 +172,9 @@ struct LinearOptions {
   // which gradients are summed.
   comm::Group sharers = {};
   bool fp8 = true;  // where the precision says so; not for the head of a model
+  // Zeros that x and y carry between their numbers (kernels/lanes.h); in units of `unit` where the
+  // dimension is split.
+  kernels::Lanes in_lanes = {}, out_lanes = {};
 };
 
 // y = x W^T + b in the compute dtype.
@@ -185,7 +189,7 @@ class Linear : public Layer {
   const std::vector<Range>& held() const { return held_; }
   int64_t held_count() const;
   kernels::DropWindow window(int64_t dim) const;  // held() as a dimension of a tensor
-  // [out, in] and bias, the parameters themselves.
+  // [out, in] and bias: the parameters themselves, or with the zeros of their lanes, cast.
   parallel::SplitWeights weights() const;
   Fp8 fp8() const { return fp8_; }
   LayerRow row(std::vector<int64_t> lead)
@@ -199,6 +203,7 @@ class Linear : public Layer {
   bool stored_in_out_;
   Split split_;
   Fp8 fp8_;
+  kernels::WeightLanes lanes_;
   comm::Group sharers_;
   std::vector<Range> held_;
 };
@@ -221,16 +226,20 @@ class Norm : public Layer {
   at::Tensor forward(const at::Tensor& x) const { return forward(x, compute()); }
   at::Tensor forward(const at::Tensor& x, c10::ScalarType dtype) const;
   NormedSum add(const at::Tensor& x, at::Tensor branch = {}) const;
+  // y = forward(x) for a linear layer that keeps x instead, which the norm keeps anyway.
+  kernels::Activated again(const at::Tensor& x, const at::Tensor& y) const;
   LayerRow row(std::vector<int64_t> lead) const;
   at::Tensor weight, bias;  // no bias: RMS norm
 
  protected:
   double eps_ = 0;
+  int64_t lanes_ = 0;  // of y and of branches; 0: as many as x has numbers
 };
 
 class LayerNorm : public Norm {
  public:
-  LayerNorm(Scope scope, int64_t width, double eps);
+  // lanes: of y and of what is added, zeros behind the numbers (kernels/lanes.h).
+  LayerNorm(Scope scope, int64_t width, double eps, kernels::Lanes lanes = {});
 };
 
 class RmsNorm : public Norm {
@@ -306,13 +315,14 @@ struct MlpBlockOptions {
   double dropout = 0;
   bool tanh_gelu = false;  // GPT-2's approximation instead of the exact erf
   LinearOptions linear = {};
+  kernels::Lanes lanes = {};  // of x and y
 };
 
 // fc2(gelu(fc1(x))), with dropout after both; the hidden width is split over tensor.
 class MlpBlock : public Layer {
  public:
   MlpBlock(Scope scope, int64_t width, MlpBlockOptions options);
-  at::Tensor forward(const at::Tensor& x, const Pass& pass) const;
+  at::Tensor forward(const kernels::Activated& x, const Pass& pass) const;
   void rows(std::vector<LayerRow>& table, std::vector<int64_t> lead) const;
   std::shared_ptr<Linear> fc1, fc2;
 
