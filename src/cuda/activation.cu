@@ -11,78 +11,106 @@
 namespace braid::cuda {
 namespace {
 
-struct Curve {
-  template <class A>
-  struct Of {
-    A cdf, slope;  // the activation is x cdf, its derivative slope
-  };
+// One instruction each; what they cannot tell apart is smaller than fp32 rounds.
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float one_over(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+constexpr float log2_e = 1.44269504f;
+
+__device__ inline float logistic(float x) { return one_over(1.0f + power_of_two(-log2_e * x)); }
+__device__ inline double logistic(double x) { return 1.0 / (1.0 + exp(-x)); }
+
+template <class A>
+struct CurveAt {
+  A cdf, slope;  // the activation is x cdf, its derivative slope
 };
 
-// The normal distribution, its integral by erfc(z) = t poly(t) exp(-z^2) (Abramowitz, Stegun
-// 7.1.26: off by 1.5e-7), so that one exponential serves both.
-__device__ inline Curve::Of<float> erf_curve(float x, bool exact) {
-  if (exact) {
+// Which curve is known when the kernel is compiled: a branch for each number would keep their
+// exponentials from overlapping.
+struct TanhCurve {  // 0.5 (1 + tanh u) = logistic(2 u)
+  template <class T>
+  static constexpr bool takes = true;
+  template <class A>
+  __device__ static CurveAt<A> at(A x) {
+    const A two_k = A(1.59576912160573071176), cube = A(0.044715), square = x * x;
+    const A s = logistic(two_k * x * (A(1) + cube * square));
+    return {s, s + x * s * (A(1) - s) * two_k * (A(1) + A(3) * cube * square)};
+  }
+};
+
+struct ErfCurve {  // of fp32 and fp64
+  template <class T>
+  static constexpr bool takes = sizeof(T) >= 4;
+  __device__ static CurveAt<float> at(float x) {
     const float cdf = 0.5f * erfcf(-0.70710678f * x);
     return {cdf, cdf + x * 0.39894228f * expf(-0.5f * x * x)};
   }
-  const float z = 0.70710678f * fabsf(x), e = __expf(-z * z);
-  const float t = __fdividef(1.0f, 1.0f + 0.3275911f * z);
-  const float poly =
-      t * (0.254829592f +
-           t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-  const float tail = 0.5f * poly * e;
-  const float cdf = x < 0 ? tail : 1.0f - tail;
-  return {cdf, cdf + x * 0.39894228f * e};
-}
-
-__device__ inline Curve::Of<double> erf_curve(double x, bool) {
-  const double cdf = 0.5 * erfc(-0.70710678118654752440 * x);
-  return {cdf, cdf + x * 0.39894228040143267794 * exp(-0.5 * x * x)};
-}
-
-__device__ inline float logistic(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
-__device__ inline double logistic(double x) { return 1.0 / (1.0 + exp(-x)); }
-
-// 0.5 (1 + tanh u) = logistic(2 u).
-template <class A>
-__device__ inline Curve::Of<A> tanh_curve(A x) {
-  const A two_k = A(1.59576912160573071176), cube = A(0.044715), square = x * x;
-  const A s = logistic(two_k * x * (A(1) + cube * square));
-  return {s, s + x * s * (A(1) - s) * two_k * (A(1) + A(3) * cube * square)};
-}
-
-struct Gelu {
-  bool tanh, exact;
-  template <class A>
-  __device__ Curve::Of<A> at(A x) const {
-    if (tanh) return tanh_curve(x);
-    return erf_curve(x, exact);
+  __device__ static CurveAt<double> at(double x) {
+    const double cdf = 0.5 * erfc(-0.70710678118654752440 * x);
+    return {cdf, cdf + x * 0.39894228040143267794 * exp(-0.5 * x * x)};
   }
+};
+
+// Of 16 bits. The normal distribution, its integral by erfc(z) = t poly(t) exp(-z^2) (Abramowitz,
+// Stegun 7.1.26: off by 1.5e-7), so that one exponential serves both.
+struct ErfCurveOfHalf {
+  template <class T>
+  static constexpr bool takes = sizeof(T) == 2;
+  __device__ static CurveAt<float> at(float x) {
+    const float z = 0.70710678f * fabsf(x), e = power_of_two(-log2_e * z * z);
+    const float t = one_over(1.0f + 0.3275911f * z);
+    const float poly =
+        t * (0.254829592f +
+             t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    const float tail = 0.5f * poly * e;
+    const float cdf = x < 0 ? tail : 1.0f - tail;
+    return {cdf, cdf + x * 0.39894228f * e};
+  }
+};
+
+template <class Curve>
+struct Gelu {
+  template <class T>
+  static constexpr bool takes = Curve::template takes<T>;
   template <class A>
   __device__ void operator()(const A (&x)[1], A (&y)[1]) const {
-    y[0] = x[0] * at(x[0]).cdf;
+    y[0] = x[0] * Curve::at(x[0]).cdf;
   }
 };
 
+template <class Curve>
 struct GeluGrad {  // (h, grad) -> grad of h
-  Gelu gelu;
+  template <class T>
+  static constexpr bool takes = Curve::template takes<T>;
   template <class A>
   __device__ void operator()(const A (&x)[2], A (&y)[1]) const {
-    y[0] = x[1] * gelu.at(x[0]).slope;
+    y[0] = x[1] * Curve::at(x[0]).slope;
   }
 };
 
+template <class Curve>
 struct GeluGradAndValue {  // (h, grad) -> activation, grad of h
-  Gelu gelu;
+  template <class T>
+  static constexpr bool takes = Curve::template takes<T>;
   template <class A>
   __device__ void operator()(const A (&x)[2], A (&y)[2]) const {
-    const auto curve = gelu.at(x[0]);
+    const auto curve = Curve::at(x[0]);
     y[0] = x[0] * curve.cdf;
     y[1] = x[1] * curve.slope;
   }
 };
 
 struct Swiglu {
+  template <class T>
+  static constexpr bool takes = true;
   template <class A>
   __device__ void operator()(const A (&x)[2], A (&y)[1]) const {
     y[0] = x[0] * logistic(x[0]) * x[1];
@@ -91,6 +119,8 @@ struct Swiglu {
 
 template <bool Value>
 struct SwigluGrad {  // (gate, up, grad) -> grad of gate, of up, and the activation
+  template <class T>
+  static constexpr bool takes = true;
   template <class A>
   __device__ void operator()(const A (&x)[3], A (&y)[Value ? 3 : 2]) const {
     const A s = logistic(x[0]), silu = x[0] * s;
@@ -102,23 +132,32 @@ struct SwigluGrad {  // (gate, up, grad) -> grad of gate, of up, and the activat
 
 at::Tensor same(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
 
-Gelu gelu_of(const at::Tensor& h, bool tanh) { return {tanh, h.scalar_type() == at::kFloat}; }
+// Calls map(curve) with the curve of the dtype.
+template <class Map>
+void with_curve(const at::Tensor& h, bool tanh, const Map& map) {
+  if (tanh) return map(TanhCurve());
+  if (h.element_size() == 2) return map(ErfCurveOfHalf());
+  map(ErfCurve());
+}
 
 at::Tensor gelu(const at::Tensor& h, bool tanh) {
   at::Tensor y = same(h);
-  map_rows<Gelu, 1, 1>({h}, {y}, gelu_of(h, tanh));
+  with_curve(h, tanh, [&](auto curve) { map_rows<Gelu<decltype(curve)>, 1, 1>({h}, {y}, {}); });
   return y;
 }
 
 at::Tensor gelu_grad(const at::Tensor& h, const at::Tensor& grad, bool tanh) {
   at::Tensor dh = same(h);
-  map_rows<GeluGrad, 2, 1>({h, grad}, {dh}, {gelu_of(h, tanh)});
+  with_curve(h, tanh,
+             [&](auto curve) { map_rows<GeluGrad<decltype(curve)>, 2, 1>({h, grad}, {dh}, {}); });
   return dh;
 }
 
 at::Tensor gelu_grad_(const at::Tensor& h, at::Tensor& grad, bool tanh) {
   at::Tensor y = same(h);
-  map_rows<GeluGradAndValue, 2, 2>({h, grad}, {y, grad}, {gelu_of(h, tanh)});
+  with_curve(h, tanh, [&](auto curve) {
+    map_rows<GeluGradAndValue<decltype(curve)>, 2, 2>({h, grad}, {y, grad}, {});
+  });
   return y;
 }
 

@@ -2,8 +2,11 @@
 // Elementwise kernels over rows that may lie apart (parts of a wider product): loads and stores of
 // 16 bytes where alignment allows, arithmetic in fp32 or better.
 //
-//   struct Add { template <class A> __device__ void operator()(const A (&x)[2], A (&y)[1]) const
-//   { y[0] = x[0] + x[1]; } };
+//   struct Add {
+//     template <class T> static constexpr bool takes = true;   // tensors of T
+//     template <class A> __device__ void operator()(const A (&x)[2], A (&y)[1]) const
+//     { y[0] = x[0] + x[1]; }
+//   };
 //   map_rows<Add, 2, 1>({a, b}, {sum}, Add{});       // tensors [..., width] of one shape and dtype
 #pragma once
 #include <array>
@@ -122,10 +125,14 @@ void map_rows(const std::array<at::Tensor, In>& inputs, const std::array<at::Ten
   const bool wide = width * element % 16 == 0 && fit_packs(in, element) && fit_packs(out, element);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, like.scalar_type(), "map_rows", [&] {
     constexpr int pack = 16 / sizeof(scalar_t);
-    if (wide)
-      launch_map<scalar_t, pack>(in, out, rows, width, f);
-    else
-      launch_map<scalar_t, 1>(in, out, rows, width, f);
+    if constexpr (F::template takes<scalar_t>) {
+      if (wide)
+        launch_map<scalar_t, pack>(in, out, rows, width, f);
+      else
+        launch_map<scalar_t, 1>(in, out, rows, width, f);
+    } else {
+      TORCH_INTERNAL_ASSERT(false, "not a kernel of ", like.scalar_type());
+    }
   });
 }
 

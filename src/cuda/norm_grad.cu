@@ -20,14 +20,14 @@ namespace {
 
 template <class W, class X, class C, class P>
 struct NormGradArguments {
-  Row<C> grad, grad_branch;
+  Row<C> grad, grad_branch, y;
   Row<X> grad_sum, sum, grad_x;
-  Row<P> weight;
+  Row<P> weight, bias;  // bias: for y alone
   const W* statistics;
   W* parts;  // [1 or 2][blocks][width]
   int64_t rows;
   int width;
-  int pitch;  // numbers of a row of grad and grad_branch: zeros behind those of x
+  int pitch;  // numbers of a row of grad, grad_branch and y: zeros behind those of x
 };
 
 template <class W>
@@ -74,6 +74,24 @@ __device__ void ask_for_row(const Arguments& a, int64_t row, RowThreads where) {
   }
 }
 
+// What the forward pass has written, of the row in units of its deviation.
+template <int Items, int Vec, class W, class Arguments>
+__device__ void write_again(const Arguments& a, int64_t row, const W (&unit)[Items][Vec],
+                            RowThreads where) {
+#pragma unroll
+  for (int i = 0; i < Items; ++i) {
+    const int column = (i * where.threads + where.lane()) * Vec;
+    if (column >= a.width) continue;
+    W weight[Vec], bias[Vec] = {};
+    a.weight.read(column, weight);
+    if (a.bias.here()) a.bias.read(column, bias);
+#pragma unroll
+    for (int j = 0; j < Vec; ++j) weight[j] = unit[i][j] * weight[j] + bias[j];
+    a.y.write(row + column, weight);
+  }
+  write_zeros(a.y, row, a.width + where.lane(), a.pitch, where.threads);
+}
+
 template <class W, class X, class C, class P, int Vec, int Items, bool Centred>
 __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 : 1)
     norm_grad_kernel(NormGradArguments<W, X, C, P> a, RowThreads where) {
@@ -114,6 +132,7 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
         if constexpr (Centred) sums[1] += grad[i][j];
       }
     }
+    if (a.y.here()) write_again<Items, Vec>(a, wide, unit, where);
     row_sums<2>(sums, slots[turn], where);
     const W along = sums[0] / W(a.width), level = sums[1] / W(a.width);
 #pragma unroll
@@ -174,9 +193,14 @@ __global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, Any
       out[0] += scale * (grad[0] * weight[0] - level - (unit[0] - mean) * scale * along);
       a.grad_x.write(begin + i, out);
       if (a.grad_branch.here()) a.grad_branch.write(wide + i, out);
+      if (!a.y.here()) continue;
+      W bias[1] = {W(0)};
+      if (a.bias.here()) a.bias.read(i, bias);
+      out[0] = (unit[0] - mean) * scale * weight[0] + bias[0];
+      a.y.write(wide + i, out);
     }
-    if (a.grad_branch.here())
-      write_zeros(a.grad_branch, wide, a.width + first, a.pitch, norm_block);
+    for (const auto& rows : {a.grad_branch, a.y})
+      if (rows.here()) write_zeros(rows, wide, a.width + first, a.pitch, norm_block);
   }
 }
 
@@ -202,16 +226,17 @@ __global__ void norm_parts_kernel(const W* parts, Row<AnyType> of_weight, Row<An
 }
 
 struct NormGradLaunch {
-  at::Tensor grad, grad_sum, sum, weight, statistics, grad_x, grad_branch, parts;
+  at::Tensor grad, grad_sum, sum, weight, bias, statistics, grad_x, grad_branch, y, parts;
   c10::ScalarType sums;
   int64_t rows, width;
 
   template <class X, class C, class P>
   bool fits(int vec) const {
-    constexpr auto of_c = c10::CppTypeToScalarType<C>::value;
+    constexpr auto of_c = c10::CppTypeToScalarType<C>::value,
+                   of_p = c10::CppTypeToScalarType<P>::value;
     return absent_or(sum, c10::CppTypeToScalarType<X>::value) && absent_or(grad, of_c) &&
-           absent_or(grad_branch, of_c) && absent_or(weight, c10::CppTypeToScalarType<P>::value) &&
-           in_pieces({grad, grad_sum, sum, weight, grad_x, grad_branch}, width, vec) &&
+           absent_or(grad_branch, of_c) && absent_or(weight, of_p) && absent_or(bias, of_p) &&
+           in_pieces({grad, grad_sum, sum, weight, bias, grad_x, grad_branch, y}, width, vec) &&
            grad.size(-1) % vec == 0 && row_plan(width, vec).threads > 0;
   }
 
@@ -219,10 +244,12 @@ struct NormGradLaunch {
   NormGradArguments<W, X, C, P> arguments() const {
     return {row_of<C>(grad),
             row_of<C>(grad_branch),
+            row_of<C>(y),
             row_of<X>(grad_sum),
             row_of<X>(sum),
             row_of<X>(grad_x),
             row_of<P>(weight),
+            row_of<P>(bias),
             statistics.const_data_ptr<W>(),
             parts.mutable_data_ptr<W>(),
             rows,
@@ -275,28 +302,33 @@ void add_parts(const at::Tensor& parts, const at::Tensor& grad_weight,
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> norm_grad(
-    const at::Tensor& grad, const std::optional<at::Tensor>& grad_sum, const at::Tensor& sum,
-    const at::Tensor& weight, const at::Tensor& statistics, std::optional<c10::ScalarType> branch) {
+using Grads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+Grads norm_grad(const at::Tensor& grad, const std::optional<at::Tensor>& grad_sum,
+                const at::Tensor& sum, const at::Tensor& weight,
+                const std::optional<at::Tensor>& bias, const at::Tensor& statistics,
+                std::optional<c10::ScalarType> branch, bool again) {
   const c10::cuda::CUDAGuard guard(sum.device());
   const int64_t width = sum.size(-1), rows = statistics.size(0);
-  at::Tensor grad_x = at::empty(sum.sizes(), sum.options()), grad_branch, grad_bias;
+  at::Tensor grad_x = at::empty(sum.sizes(), sum.options()), grad_branch, grad_bias, y;
   if (branch && (*branch != sum.scalar_type() || grad.size(-1) != width))
     grad_branch = at::empty(grad.sizes(), sum.options().dtype(*branch));
   at::Tensor grad_weight = at::empty(weight.sizes(), weight.options());
   if (statistics.size(1) == 2) grad_bias = at::empty(weight.sizes(), weight.options());
+  if (again) y = at::empty(grad.sizes(), grad.options());
   if (rows == 0) {
     grad_weight.zero_();
     if (grad_bias.defined()) grad_bias.zero_();
-    return {grad_x, grad_branch, grad_weight, grad_bias};
+    return {grad_x, grad_branch, grad_weight, grad_bias, y};
   }
   const at::Tensor parts =
       at::empty({statistics.size(1), kernels::norm_parts(rows), width}, statistics.options());
-  with_row_types(NormGradLaunch{grad.contiguous(), grad_sum ? grad_sum->contiguous() : at::Tensor(),
-                                sum.contiguous(), weight.contiguous(), statistics, grad_x,
-                                grad_branch, parts, statistics.scalar_type(), rows, width});
+  with_row_types(NormGradLaunch{
+      grad.contiguous(), grad_sum ? grad_sum->contiguous() : at::Tensor(), sum.contiguous(),
+      weight.contiguous(), bias && again ? bias->contiguous() : at::Tensor(), statistics, grad_x,
+      grad_branch, y, parts, statistics.scalar_type(), rows, width});
   add_parts(parts, grad_weight, grad_bias);
-  return {grad_x, grad_branch, grad_weight, grad_bias};
+  return {grad_x, grad_branch, grad_weight, grad_bias, y};
 }
 
 TORCH_LIBRARY_IMPL(braid, CUDA, library) {

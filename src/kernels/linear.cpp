@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/again.h"
 #include "kernels/linear_gradients.h"
 #include "kernels/linear_node.h"
 
@@ -111,15 +112,16 @@ at::Tensor side_by_side(const std::vector<at::Tensor>& grads) {
 // Next edges: x, up, then weight and bias of each layer.
 class LinearsNode final : public torch::autograd::Node {
  public:
-  LinearsNode(const Activated& input, const CastWeights& used, std::vector<LayerShape> shapes)
-      : kind_(input.kind), joined_(used.joined), shapes_(std::move(shapes)) {
+  // again: the node that gives x once more, so that x is not kept.
+  LinearsNode(const Activated& input, const CastWeights& used, std::vector<LayerShape> shapes,
+              std::shared_ptr<AgainNode::Waiting> again)
+      : kind_(input.kind),
+        joined_(used.joined),
+        shapes_(std::move(shapes)),
+        sizes_(input.x.sizes().vec()),
+        again_(std::move(again)) {
     // Now, and not after the products: computed again, a block ends with what is kept last.
-    if (input.again != nullptr) {
-      make_ = input.again->make;
-      for (const at::Tensor& each : input.again->of) of_.emplace_back(each, /*is_output=*/false);
-    } else {
-      x_ = SavedVariable(input.x, /*is_output=*/false);
-    }
+    if (again_ == nullptr) x_ = SavedVariable(input.x, /*is_output=*/false);
     if (kind_ == Activation::swiglu) up_ = SavedVariable(input.up, /*is_output=*/false);
     for (const at::Tensor& weight : used.weights) weights_.emplace_back(weight, false);
   }
@@ -129,7 +131,6 @@ class LinearsNode final : public torch::autograd::Node {
   void release_variables() override {
     x_.reset_data();
     up_.reset_data();
-    for (SavedVariable& each : of_) each.reset_data();
     for (SavedVariable& weight : weights_) weight.reset_data();
   }
 
@@ -139,38 +140,46 @@ class LinearsNode final : public torch::autograd::Node {
     variable_list rows;
     for (const at::Tensor& grad : grads) rows.push_back(grad.defined() ? as_rows(grad) : grad);
     grads.clear();
-    const Activated input(kind_, x_again(),
-                          kind_ == Activation::swiglu ? up_.unpack() : at::Tensor());
-    at::Tensor value;
-    if (task_should_compute_output(0) || task_should_compute_output(1)) {
-      at::Tensor back = gradient_of_value(rows, input.x);
-      if (!back.defined()) return result;  // no output was used
-      const auto [again, d_gate] = activation_back(input, back);
-      value = again;
-      result[0] = kind_ == Activation::swiglu ? d_gate : back;
-      if (kind_ == Activation::swiglu) result[1] = back;
-    } else {
-      value = activation_value(input);
-    }
     for (size_t i = 0; i < shapes_.size(); ++i)
-      if (rows[i].defined()) gradients_of_layer(i, rows[i], value, result);
+      if (rows[i].defined() && shapes_[i].biased && task_should_compute_output(3 + 2 * i))
+        result[3 + 2 * i] = bias_gradient(rows[i], shapes_[i].bias);
+    if (again_ != nullptr) {
+      if (!task_should_compute_output(0)) return result;
+      result[0] = gradient_of_value(rows, {});
+      again_->grads = std::move(rows);
+      return result;
+    }
+    const at::Tensor value = through_activation(rows, result);
+    for (size_t i = 0; i < shapes_.size(); ++i)
+      if (rows[i].defined() && task_should_compute_output(2 + 2 * i))
+        result[2 + 2 * i] = weight_gradient(rows[i], value, shapes_[i].by_rows, shapes_[i].weight);
     return result;
   }
 
  private:
-  at::Tensor x_again() {
-    if (!make_) return x_.unpack();
-    variable_list of;
-    for (const SavedVariable& each : of_) of.push_back(each.unpack());
-    return make_(of);
+  // The gradient of what was multiplied goes on to what it was computed of; the value once more.
+  at::Tensor through_activation(const variable_list& rows, variable_list& result) {
+    const Activated input(kind_, x_.unpack(),
+                          kind_ == Activation::swiglu ? up_.unpack() : at::Tensor());
+    if (!task_should_compute_output(0) && !task_should_compute_output(1))
+      return activation_value(input);
+    at::Tensor back = gradient_of_value(rows, input.x);
+    if (!back.defined()) return {};  // no output was used
+    const auto [value, d_gate] = activation_back(input, back);
+    result[0] = kind_ == Activation::swiglu ? d_gate : back;
+    if (kind_ == Activation::swiglu) result[1] = back;
+    return value;
   }
 
   at::Tensor gradient_of_value(const variable_list& rows, const at::Tensor& x) {
     at::Tensor sum;
     variable_list weights;  // each asked for once: what is computed again is given once
     for (const SavedVariable& weight : weights_) weights.push_back(weight.unpack());
+    const auto gradient = [&](const at::Tensor& grad, const at::Tensor& weight) {
+      return x.defined() ? input_gradient(grad, x, weight) : grad.mm(weight).view(sizes_);
+    };
     const at::Tensor whole = joined_ ? side_by_side(rows) : at::Tensor();
-    if (whole.defined()) return input_gradient(whole, x, weights[0]);
+    if (whole.defined()) return gradient(whole, weights[0]);
     int64_t first = 0;
     for (size_t i = 0; i < shapes_.size(); ++i) {
       const at::Tensor weight = joined_ ? weights[0].narrow(0, first, shapes_[i].out) : weights[i];
@@ -179,27 +188,18 @@ class LinearsNode final : public torch::autograd::Node {
       if (sum.defined())
         as_rows(sum).addmm_(rows[i], weight);
       else
-        sum = input_gradient(rows[i], x, weight);
+        sum = gradient(rows[i], weight);
     }
     return sum;
-  }
-
-  void gradients_of_layer(size_t i, const at::Tensor& grad, const at::Tensor& value,
-                          variable_list& result) {
-    const LayerShape& shape = shapes_[i];
-    const size_t at = 2 + 2 * i;
-    if (task_should_compute_output(at))
-      result[at] = weight_gradient(grad, value, shape.by_rows, shape.weight);
-    if (shape.biased && task_should_compute_output(at + 1))
-      result[at + 1] = bias_gradient(grad, shape.bias);
   }
 
   Activation kind_;
   bool joined_;
   std::vector<LayerShape> shapes_;
+  std::vector<int64_t> sizes_;  // of x
+  std::shared_ptr<AgainNode::Waiting> again_;
   SavedVariable x_, up_;
-  std::function<at::Tensor(const variable_list&)> make_;  // of of_: x, which is not kept
-  std::vector<SavedVariable> of_, weights_;
+  std::vector<SavedVariable> weights_;
 };
 
 bool wants_graph(const Activated& input, const std::vector<LinearWeights>& layers) {
@@ -221,15 +221,19 @@ std::vector<at::Tensor> late_linears(const Activated& input,
   return outputs;
 }
 
+// Edges to the weights go out from another node.
+std::vector<LinearWeights> biases_of(std::vector<LinearWeights> layers) {
+  for (LinearWeights& layer : layers) layer.weight.reset();
+  return layers;
+}
+
 // What rows are made of without a copy.
 Activated in_one_piece(const Activated& input) {
   const auto piece = [](const at::Tensor& x) {
     return x.defined() && x.dim() > 2 ? x.contiguous() : x;
   };
   if (input.kind != Activation::none) return input;  // the activation will be
-  Activated whole(input.kind, piece(input.x), input.up);
-  whole.again = input.again;
-  return whole;
+  return piece(input.x);
 }
 
 }  // namespace
@@ -289,9 +293,12 @@ std::vector<at::Tensor> linears(const Activated& given, const std::vector<Linear
   const CastWeights used = cast_weights(layers, input.x.scalar_type());
   const std::vector<LayerShape> shapes = shapes_of(layers);
   if (!graph) return products(activation_value(input), used, shapes);
-  const std::shared_ptr<LinearsNode> node(new LinearsNode(input, used, shapes),
+  std::shared_ptr<AgainNode::Waiting> again;
+  if (AgainNode* maker = input.kind == Activation::none ? AgainNode::of(input.x) : nullptr)
+    again = maker->wait(layers);
+  const std::shared_ptr<LinearsNode> node(new LinearsNode(input, used, shapes, again),
                                           torch::autograd::deleteNode);
-  node->set_next_edges(edges_to(input, layers));
+  node->set_next_edges(edges_to(input, again != nullptr ? biases_of(layers) : layers));
   variable_list outputs;
   {
     const at::NoGradGuard no_grad;

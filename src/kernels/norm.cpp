@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/kernels/norm.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <string>
+#include <tuple>
 
+#include "kernels/again.h"
 #include "kernels/meta.h"
 #include "kernels/norm_cpu.h"
 #include "kernels/norm_parts.h"
 
 namespace braid::kernels {
 namespace {
+
+using torch::autograd::variable_list;
 
 int64_t norm_width(const at::Tensor& x) { return x.size(-1); }
 int64_t norm_row_count(const at::Tensor& x) {
@@ -38,13 +43,15 @@ NormForward norm_results(const at::Tensor& x, const at::Tensor& branch, const at
 }
 
 NormGrads norm_grad_results(const at::Tensor& grad, const at::Tensor& sum, const at::Tensor& weight,
-                            const at::Tensor& statistics, std::optional<c10::ScalarType> branch) {
-  at::Tensor grad_x = fresh(sum.sizes(), sum), grad_branch, grad_bias;
+                            const at::Tensor& statistics, std::optional<c10::ScalarType> branch,
+                            bool again) {
+  at::Tensor grad_x = fresh(sum.sizes(), sum), grad_branch, grad_bias, y;
   if (branch && (*branch != sum.scalar_type() || norm_width(grad) != norm_width(sum)))
     grad_branch = fresh(grad.sizes(), sum, *branch);
   at::Tensor grad_weight = fresh(weight.sizes(), weight);
   if (statistics.size(1) == 2) grad_bias = fresh(weight.sizes(), weight);
-  return {grad_x, grad_branch, grad_weight, grad_bias};
+  if (again) y = fresh(grad.sizes(), grad);
+  return {grad_x, grad_branch, grad_weight, grad_bias, y};
 }
 
 at::Tensor in_rows(const at::Tensor& x) {
@@ -63,13 +70,14 @@ NormForward norm_cpu_op(const at::Tensor& x, MaybeTensor branch, const at::Tenso
 }
 
 NormGrads norm_grad_cpu_op(const at::Tensor& grad, MaybeTensor grad_sum, const at::Tensor& sum,
-                           const at::Tensor& weight, const at::Tensor& statistics,
-                           std::optional<c10::ScalarType> branch) {
-  const NormGrads results = norm_grad_results(grad, sum, weight, statistics, branch);
-  const auto& [grad_x, grad_branch, grad_weight, grad_bias] = results;
+                           const at::Tensor& weight, MaybeTensor bias, const at::Tensor& statistics,
+                           std::optional<c10::ScalarType> branch, bool again) {
+  const NormGrads results = norm_grad_results(grad, sum, weight, statistics, branch, again);
+  const auto& [grad_x, grad_branch, grad_weight, grad_bias, y] = results;
   norm_grad_on_cpu({in_rows(grad), in_rows(grad_sum.value_or(at::Tensor())),
                     sum.numel() > 0 ? in_rows(sum) : sum.view({0, weight.numel()}),
-                    weight.contiguous(), statistics, grad_x, grad_branch, grad_weight, grad_bias});
+                    weight.contiguous(), bias ? bias->contiguous() : at::Tensor(), statistics,
+                    grad_x, grad_branch, grad_weight, grad_bias, y});
   return results;
 }
 
@@ -88,9 +96,9 @@ NormForward norm_meta(const at::Tensor& x, MaybeTensor branch, const at::Tensor&
 }
 
 NormGrads norm_grad_meta(const at::Tensor& grad, MaybeTensor grad_sum, const at::Tensor& sum,
-                         const at::Tensor& weight, const at::Tensor& statistics,
-                         std::optional<c10::ScalarType> branch) {
-  NormGrads results = norm_grad_results(grad, sum, weight, statistics, branch);
+                         const at::Tensor& weight, MaybeTensor, const at::Tensor& statistics,
+                         std::optional<c10::ScalarType> branch, bool again) {
+  NormGrads results = norm_grad_results(grad, sum, weight, statistics, branch, again);
   Scratch copies(sum);
   for (const at::Tensor& read : {grad, grad_sum.value_or(at::Tensor()), sum})
     take_rows(copies, read);
@@ -105,9 +113,9 @@ constexpr const char* norm_schema =
     "lanes) "
     "-> (Tensor sum, Tensor y, Tensor statistics)";
 constexpr const char* norm_grad_schema =
-    "(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor weight, Tensor statistics, "
-    "ScalarType? branch) -> (Tensor grad_x, Tensor grad_branch, Tensor grad_weight, "
-    "Tensor grad_bias)";
+    "(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor weight, Tensor? bias, Tensor statistics, "
+    "ScalarType? branch, bool again) -> (Tensor grad_x, Tensor grad_branch, Tensor grad_weight, "
+    "Tensor grad_bias, Tensor y)";
 
 // Two names for one kernel: who counts by names tells them apart.
 TORCH_LIBRARY_FRAGMENT(braid, library) {
@@ -132,7 +140,7 @@ TORCH_LIBRARY_IMPL(braid, Meta, library) {
 using NormOp = NormForward(const at::Tensor&, MaybeTensor, const at::Tensor&, MaybeTensor, double,
                            c10::ScalarType, int64_t);
 using NormGradOp = NormGrads(const at::Tensor&, MaybeTensor, const at::Tensor&, const at::Tensor&,
-                             const at::Tensor&, std::optional<c10::ScalarType>);
+                             MaybeTensor, const at::Tensor&, std::optional<c10::ScalarType>, bool);
 
 template <class Signature>
 c10::TypedOperatorHandle<Signature> norm_operator(const char* name) {
@@ -152,65 +160,85 @@ NormForward run_norm(const at::Tensor& x, MaybeTensor branch, const at::Tensor& 
             options.lanes == 0 ? norm_width(x) : options.lanes);
 }
 
-NormGrads run_norm_grad(const at::Tensor& grad, const at::Tensor& grad_sum,
-                        const torch::autograd::variable_list& saved,
-                        std::optional<c10::ScalarType> branch) {
-  static const auto layer = norm_operator<NormGradOp>("braid::layer_norm_grad");
-  static const auto rms = norm_operator<NormGradOp>("braid::rms_norm_grad");
-  return (saved[2].size(1) == 2 ? layer : rms)
-      .call(grad, if_defined(grad_sum), saved[0], saved[1], saved[2], branch);
-}
-
 // What of the results is wanted: y alone, or the sum (x itself without a branch), too.
 enum class NormGives : uint8_t { y, sum_and_y };
 
-struct Norm : torch::autograd::Function<Norm> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
-                                                const at::Tensor& x, const at::Tensor& weight,
-                                                MaybeTensor bias, MaybeTensor branch,
-                                                const NormOptions& options, NormGives gives) {
-    const auto [sum, y, statistics] = run_norm(x, branch, weight, bias, options);
-    context->set_materialize_grads(false);
-    context->save_for_backward({branch ? sum.detach() : x, weight, statistics});
-    if (branch) {
-      context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
-      context->saved_data["zeros"] = norm_width(*branch) - norm_width(x);
+// Next edges: x, weight, bias, branch, then weights that wait for y.
+class NormNode final : public AgainNode {
+ public:
+  NormNode(const variable_list& kept, NormGives gives)
+      : AgainNode(kept, gives == NormGives::y ? 0 : 1) {}
+
+  std::string name() const override { return "braid::norm"; }
+
+  std::optional<c10::ScalarType> branch = {};
+  int64_t zeros = 0;  // of a row of the branch, behind its numbers
+
+ private:
+  variable_list apply(variable_list&& grads) override {
+    const at::NoGradGuard no_grad;
+    variable_list result(num_outputs());
+    const at::Tensor grad_sum = grads.size() == 2 ? grads[0] : at::Tensor();
+    if (!grads.back().defined()) {  // nobody used y
+      result[0] = grad_sum;
+      if (branch && grad_sum.defined()) result[3] = grad_sum.to(*branch);
+      if (result[3].defined() && zeros > 0) result[3] = at::constant_pad_nd(result[3], {0, zeros});
+      return result;
     }
-    if (gives == NormGives::y) return {y};
-    return {branch ? sum : x, y};
+    const variable_list saved = kept();
+    at::Tensor other, y;
+    std::tie(result[0], other, result[1], result[2], y) = gradients(grads.back(), grad_sum, saved);
+    if (branch) result[3] = other.defined() ? other : result[0];
+    grads.clear();
+    if (y.defined()) give(y, result);
+    return result;
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& grads) {
-    const auto saved = context->get_saved_variables();
-    const at::Tensor grad_sum = grads.size() == 2 ? grads[0] : at::Tensor();
-    std::optional<c10::ScalarType> branch;
-    if (const auto kept = context->saved_data.find("branch"); kept != context->saved_data.end())
-      branch = static_cast<c10::ScalarType>(kept->second.toInt());
-    if (!grads.back().defined()) {  // nobody used y
-      at::Tensor of_branch = branch && grad_sum.defined() ? grad_sum.to(*branch) : at::Tensor();
-      if (of_branch.defined() && context->saved_data["zeros"].toInt() > 0)
-        of_branch = at::constant_pad_nd(of_branch, {0, context->saved_data["zeros"].toInt()});
-      return {grad_sum, {}, {}, of_branch, {}, {}};
-    }
-    const auto [grad_x, other, grad_weight, grad_bias] =
-        run_norm_grad(grads.back(), grad_sum, saved, branch);
-    const at::Tensor of_branch = other.defined() ? other : branch ? grad_x : at::Tensor();
-    return {grad_x, grad_weight, grad_bias, of_branch, {}, {}};
+  NormGrads gradients(const at::Tensor& grad, const at::Tensor& grad_sum,
+                      const variable_list& saved) const {
+    static const auto layer = norm_operator<NormGradOp>("braid::layer_norm_grad");
+    static const auto rms = norm_operator<NormGradOp>("braid::rms_norm_grad");
+    const bool centred = saved.size() == 4;  // sum, weight, statistics, bias
+    return (centred ? layer : rms)
+        .call(grad, if_defined(grad_sum), saved[0], saved[1],
+              centred ? std::optional(saved[3]) : std::nullopt, saved[2], branch, awaited());
   }
 };
+
+variable_list normed(const at::Tensor& x, const at::Tensor& branch, const NormWeights& weights,
+                     const NormOptions& options, NormGives gives) {
+  const variable_list inputs = {x, weights.weight, weights.bias, branch};
+  const bool graph = at::GradMode::is_enabled() &&
+                     std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& each) {
+                       return each.defined() && each.requires_grad();
+                     });
+  const at::NoGradGuard no_grad;
+  const auto [sum, y, statistics] =
+      run_norm(x, if_defined(branch), weights.weight, if_defined(weights.bias), options);
+  variable_list outputs = {y};
+  if (gives == NormGives::sum_and_y) outputs = {branch.defined() ? sum : x, y};
+  if (!graph) return outputs;
+  variable_list kept = {branch.defined() ? sum : x, weights.weight, statistics};
+  if (weights.bias.defined()) kept.push_back(weights.bias);
+  const std::shared_ptr<NormNode> node(new NormNode(kept, gives), torch::autograd::deleteNode);
+  if (branch.defined()) {
+    node->branch = branch.scalar_type();
+    node->zeros = norm_width(branch) - norm_width(x);
+  }
+  if (outputs.size() == 2) outputs[0] = outputs[0].variable_data();
+  set_graph(node, inputs, outputs);
+  return outputs;
+}
 
 }  // namespace
 
 at::Tensor norm_rows(const at::Tensor& x, const NormWeights& weights, const NormOptions& options) {
-  return Norm::apply(x, weights.weight, if_defined(weights.bias), std::optional<at::Tensor>(),
-                     options, NormGives::y)[0];
+  return normed(x, {}, weights, options, NormGives::y)[0];
 }
 
 NormOfSum add_norm_rows(const at::Tensor& x, const at::Tensor& branch, const NormWeights& weights,
                         const NormOptions& options) {
-  const auto both = Norm::apply(x, weights.weight, if_defined(weights.bias), if_defined(branch),
-                                options, NormGives::sum_and_y);
+  const variable_list both = normed(x, branch, weights, options, NormGives::sum_and_y);
   return {both[0], both[1]};
 }
 

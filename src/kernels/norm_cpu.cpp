@@ -110,7 +110,7 @@ struct WeightSums {
 
 template <class W>
 void norm_grad_row(const NormGradRun& run, int64_t row, NormRowBuffers<W>& space,
-                   const std::vector<W>& weight, WeightSums<W>& sums) {
+                   const std::array<std::vector<W>, 2>& weights, WeightSums<W>& sums) {
   std::vector<W>&grad = space.a, &unit = space.b, &other = space.c;
   const size_t width = grad.size();
   const int64_t numbers = run.statistics.size(1);
@@ -123,7 +123,7 @@ void norm_grad_row(const NormGradRun& run, int64_t row, NormRowBuffers<W>& space
     unit[i] = (unit[i] - mean) * scale;
     sums.weight[i] += grad[i] * unit[i];
     sums.bias[i] += grad[i];
-    grad[i] *= weight[i];
+    grad[i] *= weights[0][i];
   }
   const W count = static_cast<W>(width);
   const W along = norm_row_sum<W>(width, [&](size_t i) { return grad[i] * unit[i]; }) / count;
@@ -132,19 +132,21 @@ void norm_grad_row(const NormGradRun& run, int64_t row, NormRowBuffers<W>& space
   for (size_t i = 0; i < width; ++i) other[i] += scale * (grad[i] - level - unit[i] * along);
   write_norm_row(run.grad_x, row, other);
   write_norm_row(run.grad_branch, row, other);
+  for (size_t i = 0; i < width; ++i) unit[i] = unit[i] * weights[0][i] + weights[1][i];
+  write_norm_row(run.y, row, unit);
 }
 
 template <class W>
 void norm_grad_cpu(const NormGradRun& run) {
   const int64_t rows = run.sum.size(0), parts = norm_cpu_parts(rows);
   const size_t width = static_cast<size_t>(run.sum.size(1));
-  const auto weights = norm_weights<W>(run.weight, {});
+  const auto weights = norm_weights<W>(run.weight, run.bias);
   std::vector<WeightSums<W>> sums(static_cast<size_t>(parts), WeightSums<W>(width));
   in_parts(parts, 1, [&](int64_t begin, int64_t end) {
     NormRowBuffers<W> space(width);
     for (int64_t part = begin; part < end; ++part)
       for (int64_t row = part * rows / parts; row < (part + 1) * rows / parts; ++row)
-        norm_grad_row<W>(run, row, space, weights[0], sums[static_cast<size_t>(part)]);
+        norm_grad_row<W>(run, row, space, weights, sums[static_cast<size_t>(part)]);
   });
   WeightSums<W> all(width);
   for (const WeightSums<W>& part : sums)

@@ -10,8 +10,8 @@ namespace braid::kernels {
 
 // sum (undefined without a branch), y, statistics [rows, 1 / std or mean and 1 / std]
 using NormForward = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-// of x (and of the branch), of the branch if its dtype is another one, of weight, of bias
-using NormGrads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+// of x (and of the branch), of the branch if its dtype is another one, of weight, of bias; y again
+using NormGrads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 // All tensors contiguous; x [rows, width]. Rows of branch, y, grad and grad_branch may be longer:
 // what is behind their numbers is not read, and zeros are written there.
@@ -20,8 +20,8 @@ struct NormRun {
   double eps;
 };
 struct NormGradRun {
-  at::Tensor grad, grad_sum, sum, weight, statistics;
-  at::Tensor grad_x, grad_branch, grad_weight, grad_bias;
+  at::Tensor grad, grad_sum, sum, weight, bias, statistics;  // bias: for y alone
+  at::Tensor grad_x, grad_branch, grad_weight, grad_bias, y;
 };
 
 void norm_on_cpu(const NormRun& run);

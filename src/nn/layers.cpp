@@ -125,18 +125,6 @@ at::Tensor Norm::forward(const at::Tensor& x, c10::ScalarType dtype) const {
   return kernels::norm_rows(x, {weight, bias}, {.eps = eps_, .dtype = dtype, .lanes = lanes_});
 }
 
-kernels::Activated Norm::again(const at::Tensor& x, const at::Tensor& y) const {
-  if (as_reference()) return y;
-  const kernels::NormOptions options = {.eps = eps_, .dtype = y.scalar_type(), .lanes = lanes_};
-  kernels::Again made;
-  made.of = {x, weight};
-  if (bias.defined()) made.of.push_back(bias);
-  made.make = [options](const std::vector<at::Tensor>& of) {
-    return kernels::norm_rows(of[0], {of[1], of.size() > 2 ? of[2] : at::Tensor()}, options);
-  };
-  return {y, std::make_shared<const kernels::Again>(std::move(made))};
-}
-
 NormedSum Norm::add(const at::Tensor& x, at::Tensor branch) const {
   if (as_reference()) {
     const at::Tensor sum = branch.defined() ? x.add(branch) : x;
@@ -218,9 +206,9 @@ MlpBlock::MlpBlock(Scope scope, int64_t width, MlpBlockOptions options)
       drop2_(this->scope(), "drop2", options.dropout),
       gelu_(options.tanh_gelu ? kernels::Activation::gelu_tanh : kernels::Activation::gelu) {}
 
-at::Tensor MlpBlock::forward(const kernels::Activated& x, const Pass& pass) const {
+at::Tensor MlpBlock::forward(const at::Tensor& x, const Pass& pass) const {
   const auto here = enter();
-  if (as_reference()) return forward_as_reference(x.x, pass);
+  if (as_reference()) return forward_as_reference(x, pass);
   const kernels::Activated h(gelu_, columns(x, pass, {fc1.get()})[0]);
   if (!drop1_.active(pass)) return drop2_(fc2->forward(h), pass);
   return drop2_(fc2->forward(drop1_(kernels::activated(h), pass, fc1->window(-1))), pass);

@@ -83,21 +83,20 @@ at::Tensor Layer::to_split(const at::Tensor& x, const Pass& pass) const {
                                count_of(tokens_in_split(layout(), pass).ranges));
 }
 
-std::vector<at::Tensor> Layer::columns(const kernels::Activated& x, const Pass& pass,
+std::vector<at::Tensor> Layer::columns(const at::Tensor& x, const Pass& pass,
                                        const std::vector<const Linear*>& linears) const {
   std::vector<at::Tensor> outputs;
   if (as_reference()) {  // each casts, and enters the split region, by itself
-    for (const Linear* linear : linears) outputs.push_back(linear->forward(x.x));
+    for (const Linear* linear : linears) outputs.push_back(linear->forward(x));
     return outputs;
   }
   if (layout().tensor.size() == 1 || (layout().overlap == 1 && !layout().regather)) {
-    kernels::Activated whole = to_split(x.x, pass);
-    if (!shares_tokens(layout())) whole.again = x.again;
+    const at::Tensor whole = to_split(x, pass);
     if (linears.size() == 1) return {linears[0]->forward(whole)};
     return kernels::linears(whole, weights_of(linears),
                             {.later = layout().later, .fp8 = linears[0]->fp8()});
   }
-  return parallel::column_linears(cast(x.x), weights_of(linears), split_axis(),
+  return parallel::column_linears(cast(x), weights_of(linears), split_axis(),
                                   count_of(tokens_in_split(layout(), pass).ranges));
 }
 
@@ -161,8 +160,7 @@ at::Tensor Linear::forward_as_reference(const at::Tensor& x) const {
 at::Tensor Linear::forward(const kernels::Activated& x) const {
   const auto here = enter();
   if (as_reference()) return forward_as_reference(cast(kernels::activated(x)));
-  kernels::Activated input(x.kind, cast(x.x), x.up.defined() ? cast(x.up) : x.up);
-  input.again = x.again;
+  const kernels::Activated input(x.kind, cast(x.x), x.up.defined() ? cast(x.up) : x.up);
   if (split_ != Split::rows)
     return kernels::linears(input, {weights()}, {.later = layout().later, .fp8 = fp8()})[0];
   parallel::SplitAxis axis = split_axis();

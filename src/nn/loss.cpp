@@ -4,6 +4,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+#include <vector>
 
 #include "braid/comm/differentiable.h"
 #include "braid/core/error.h"
@@ -49,6 +53,40 @@ at::Tensor cross_entropies(const at::Tensor& output, const at::Tensor& target,
   return flat.view(target.sizes());
 }
 
+// ||output - target|| / ||target|| of each sample. The difference is turned into the gradient where
+// it lies: torch's own backward pass of a norm holds two more copies of the fields.
+struct RelativeL2 : torch::autograd::Function<RelativeL2> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
+                            const at::Tensor& target) {
+    const c10::ScalarType dtype = target.scalar_type();
+    at::Tensor difference =
+        output.scalar_type() == dtype ? output.sub(target) : output.to(dtype).sub_(target);
+    const at::Tensor off = split_norms(difference, {}), whole = split_norms(target, {});
+    context->saved_data["off"] = off;
+    context->saved_data["whole"] = whole;
+    context->saved_data["dtype"] = output.scalar_type();
+    context->saved_data["difference"] = std::move(difference);
+    return off.div(whole);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list grads) {
+    auto saved = std::move(context->saved_data);
+    context->saved_data.clear();
+    TORCH_CHECK(saved.count("difference") > 0,
+                "relative_l2 gives its gradient once: compute the loss again for another pass");
+    at::Tensor difference = saved["difference"].toTensor();
+    saved.erase("difference");
+    const at::Tensor off = saved["off"].toTensor();
+    const at::Tensor factor =
+        grads[0].div(saved["whole"].toTensor()).div_(off).masked_fill_(off.eq(0), 0);
+    std::vector<int64_t> each(static_cast<size_t>(difference.dim()), 1);
+    each[0] = difference.size(0);
+    difference.mul_(factor.view(each));
+    return {difference.to(saved["dtype"].toScalarType()), at::Tensor()};
+  }
+};
+
 }  // namespace
 
 // The sum over counted targets over their number; a batch in which none counts gives 0, not NaN.
@@ -72,6 +110,8 @@ at::Tensor loss_by_sample(Loss kind, const at::Tensor& output, const at::Tensor&
   }
   check_same_shape(output, target);
   const at::Tensor wanted = target.to(loss_dtype(output));
+  if (kind == Loss::relative_l2 && share.context.size() == 1)
+    return RelativeL2::apply(output, wanted);
   const at::Tensor difference = output.to(wanted.scalar_type()) - wanted;
   switch (kind) {
     case Loss::relative_l2:

@@ -117,13 +117,11 @@ kernels::WindowOptions WindowAttention::windows_at(int64_t shift) const {
           .seam_columns = shift};
 }
 
-at::Tensor WindowAttention::forward(const kernels::Activated& x, int64_t shift,
-                                    const Pass& pass) const {
+at::Tensor WindowAttention::forward(const at::Tensor& x, int64_t shift, const Pass& pass) const {
   const auto here = enter();
   const comm::Group& bands = layout().context;
   const bool across = shift > 0 && bands.size() > 1;
-  const auto image =
-      across ? kernels::Activated(parallel::band_roll(x.x, {-shift}, {1}, bands)) : x;
+  const at::Tensor image = across ? parallel::band_roll(x, {-shift}, {1}, bands) : x;
   const at::Tensor qkv = columns(image, pass, {qkv_.get()})[0];
   const auto self = std::static_pointer_cast<const WindowAttention>(shared_from_this());
   const kernels::WindowOptions windows = windows_at(shift);
@@ -132,14 +130,7 @@ at::Tensor WindowAttention::forward(const kernels::Activated& x, int64_t shift,
                   [self, windows](const std::vector<at::Tensor>& in) {
                     return kernels::window_attention(in.at(0), self->bias_table_, windows);
                   });
-  // Kept are q, k and v alone: what leaves the attention is made of them once more.
-  kernels::Again made;
-  made.of = {qkv, bias_table_};
-  made.make = [windows](const std::vector<at::Tensor>& of) {
-    return kernels::window_attention(of[0], of[1], windows);
-  };
-  const at::Tensor out =
-      proj_->forward({y, std::make_shared<const kernels::Again>(std::move(made))});
+  const at::Tensor out = proj_->forward(y);
   return across ? parallel::band_roll(out, {shift}, {1}, bands) : out;
 }
 
@@ -220,10 +211,10 @@ Stream SwinBlock::forward(Stream in, const Pass& pass) const {
   if (as_reference()) return {forward_as_reference(in.closed(), pass)};
   NormedSum first = norm1_->add(in.sum, std::move(in.branch));
   in = {};
-  const kernels::Activated x = norm1_->again(first.sum, std::exchange(first.y, {}));
-  NormedSum second = norm2_->add(first.sum, path1_(attn_->forward(x, shift_, pass), pass));
-  const kernels::Activated y = norm2_->again(second.sum, std::exchange(second.y, {}));
-  return {second.sum, path2_(mlp_->forward(y, pass), pass)};
+  at::Tensor attended = path1_(attn_->forward(std::exchange(first.y, {}), shift_, pass), pass);
+  NormedSum second = norm2_->add(first.sum, std::move(attended));
+  first = {};
+  return {second.sum, path2_(mlp_->forward(std::exchange(second.y, {}), pass), pass)};
 }
 
 at::Tensor SwinBlock::forward_as_reference(const at::Tensor& input, const Pass& pass) const {
@@ -258,9 +249,8 @@ at::Tensor SwinGroup::forward(const at::Tensor& input, const Pass& pass) const {
   inside.blocks = nullptr;  // the group is one of them: the weights of its blocks are there
   std::vector<NamedBlock> named;
   for (const auto& block : blocks_)
-    named.push_back({block->path(), [block, inside](Stream in) {
-                       return block->forward(std::move(in), inside);
-                     }});
+    named.push_back({block->path(),
+                     [block, inside](Stream in) { return block->forward(std::move(in), inside); }});
   const at::Tensor x = run_blocks(inside, named, input);
   return kernels::add_trimmed(input, conv_->forward(x.permute({0, 3, 1, 2})).permute({0, 2, 3, 1}));
 }

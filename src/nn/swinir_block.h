@@ -48,7 +48,7 @@ class WindowAttention : public Layer {
  public:
   WindowAttention(Scope scope, const SwinirOptions& options, int64_t heads, SwinTables tables);
   // x [B, H, W, width], of windows that begin at pixel (shift, shift).
-  at::Tensor forward(const kernels::Activated& x, int64_t shift, const Pass& pass) const;
+  at::Tensor forward(const at::Tensor& x, int64_t shift, const Pass& pass) const;
   // windows [B rows columns, w w, width].
   at::Tensor forward_as_reference(const at::Tensor& windows, const WindowGrid& grid,
                                   const Pass& pass) const;

@@ -66,7 +66,8 @@ int64_t layer_rest(const Sizes& z) {
   const int64_t norm_statistics = 2 * 2 * 4 * z.s * z.b;  // mean and 1/std of two norms in fp32
   const int64_t causal_mask = z.s * z.s;                  // one bool a pair of positions
   const int64_t no_gelu_output = -8 * z.s * z.b * z.h;    // the backward pass computes it again
-  return norm_statistics + causal_mask + no_gelu_output;
+  const int64_t no_norm_outputs = -4 * z.s * z.b * z.h;   // nor are these kept
+  return norm_statistics + causal_mask + no_gelu_output + no_norm_outputs;
 }
 
 // Outside of the layers: embedding dropout, last norm, input of the head, fp32 logits.

@@ -55,7 +55,7 @@ struct Block {  // norm, layer, sum
   at::Tensor out, x, weight, matrix, bias;
 };
 
-// A pre-norm block of width 6 with and without lanes, whose layer keeps x and not the norm of it.
+// A pre-norm block of width 6 with and without lanes.
 Block block_of(int64_t lanes) {
   const Lanes wide = {6, lanes};
   const auto leaf = [](at::IntArrayRef sizes, const char* name) {
@@ -65,12 +65,8 @@ Block block_of(int64_t lanes) {
                    matrix = leaf({6, 6}, "matrix"), bias = leaf({6}, "bias");
   const NormOptions options = {.lanes = lanes};
   const at::Tensor y = norm_rows(x, {weight, shift}, options);
-  const auto made = std::make_shared<const Again>(
-      Again{{x, weight, shift}, [options](const std::vector<at::Tensor>& of) {
-              return norm_rows(of[0], {of[1], of[2]}, options);
-            }});
-  const at::Tensor branch = linears({y, made}, {{pad_lanes(matrix, {wide, wide}, at::kDouble),
-                                                 pad_last(bias, wide, at::kDouble)}})[0];
+  const at::Tensor branch = linears(
+      y, {{pad_lanes(matrix, {wide, wide}, at::kDouble), pad_last(bias, wide, at::kDouble)}})[0];
   const auto [sum, z] = add_norm_rows(x, branch, {weight, shift}, options);
   const at::Tensor out = add_trimmed(sum, z.mul(z));
   const auto grads =

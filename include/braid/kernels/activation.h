@@ -6,10 +6,7 @@
 //   at::Tensor b = kernels::activated({kernels::Activation::swiglu, gate, up});   // of one shape
 #pragma once
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -22,25 +19,15 @@ enum class Activation : uint8_t {
   swiglu,     // silu(gate) up
 };
 
-// How a tensor is made once more, which costs less than to keep it: of tensors that are kept
-// anyway. `make` holds none, and runs without a graph.
-struct Again {
-  std::vector<at::Tensor> of;
-  std::function<at::Tensor(const std::vector<at::Tensor>& of)> make;
-};
-
 // What enters a linear layer: a tensor, or an activation of one or two that is not computed yet.
 // Then the layer keeps these and not the activation (kernels/linear.h).
 struct Activated {
   Activated(at::Tensor input) : x(std::move(input)) {}  // NOLINT: a tensor is one
   Activated(Activation of, at::Tensor input, at::Tensor second = {})
       : kind(of), x(std::move(input)), up(std::move(second)) {}
-  Activated(at::Tensor input, std::shared_ptr<const Again> made)
-      : x(std::move(input)), again(std::move(made)) {}
   Activation kind = Activation::none;
-  at::Tensor x;                             // or the gate of swiglu
-  at::Tensor up;                            // of swiglu alone
-  std::shared_ptr<const Again> again = {};  // of x without an activation: the layer keeps again->of
+  at::Tensor x;   // or the gate of swiglu
+  at::Tensor up;  // of swiglu alone
 };
 
 at::Tensor activated(const Activated& input);

@@ -125,7 +125,7 @@ class Layer : public torch::nn::Module {
   // Enters the split region: of all tokens of the context rank, in the compute dtype.
   at::Tensor to_split(const at::Tensor& x, const Pass& pass) const;
   // The same, and what column-split layers make of it, while it travels (Layout::overlap).
-  std::vector<at::Tensor> columns(const kernels::Activated& x, const Pass& pass,
+  std::vector<at::Tensor> columns(const at::Tensor& x, const Pass& pass,
                                   const std::vector<const Linear*>& linears) const;
   // What operators are handed; the reference's cast for themselves.
   c10::ScalarType compute() const {
@@ -226,8 +226,6 @@ class Norm : public Layer {
   at::Tensor forward(const at::Tensor& x) const { return forward(x, compute()); }
   at::Tensor forward(const at::Tensor& x, c10::ScalarType dtype) const;
   NormedSum add(const at::Tensor& x, at::Tensor branch = {}) const;
-  // y = forward(x) for a linear layer that keeps x instead, which the norm keeps anyway.
-  kernels::Activated again(const at::Tensor& x, const at::Tensor& y) const;
   LayerRow row(std::vector<int64_t> lead) const;
   at::Tensor weight, bias;  // no bias: RMS norm
 
@@ -322,7 +320,7 @@ struct MlpBlockOptions {
 class MlpBlock : public Layer {
  public:
   MlpBlock(Scope scope, int64_t width, MlpBlockOptions options);
-  at::Tensor forward(const kernels::Activated& x, const Pass& pass) const;
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) const;
   void rows(std::vector<LayerRow>& table, std::vector<int64_t> lead) const;
   std::shared_ptr<Linear> fc1, fc2;
 
