@@ -3,7 +3,7 @@
 // optimizer and precision, without files. bench/peers/run starts it beside PyTorch.
 //
 //   bench_train bench/models.json:gpt --set train.precision=bf16 --steps 20
-//   bench_train bench/models.json:gpt --curve 200 --batches 8 --save-weights w.safetensors
+//   bench_train bench/models.json:gpt --curve 200 --batches 0 --save-weights w.safetensors
 //   bench_train bench/models.json:gpt --trace trace.json --steps 3     # bench/peers/breakdown
 //
 // Prints one JSON object: seconds a step, rate, peaks of memory, time to the end of the first step
@@ -39,7 +39,8 @@ struct BenchOptions {
   std::string spec;
   std::vector<std::string> sets;
   std::string device = "auto";
-  int64_t steps = 20, warm_up = 5, batches = 1;
+  int64_t steps = 20, warm_up = 5;
+  int64_t batches = 1;       // 0: a new one each step
   int64_t curve = 0;         // steps whose losses are printed instead of times
   std::string save_weights;  // the initial ones, for the peer
   std::string trace;         // of Kineto, of `steps` steps
@@ -59,7 +60,7 @@ class Bench {
         device_(device()),
         rig_(run_, {.device = device_, .dry = false, .batch_ahead = false}) {
     rig_.batch = {};  // its memory is for those that come
-    for (int64_t i = 0; i < wanted.batches; ++i)
+    for (int64_t i = 0; i < std::max<int64_t>(1, wanted.batches); ++i)
       batches_.push_back(bench::synthetic_batch(run_, i, device_));
   }
 
@@ -91,8 +92,19 @@ class Bench {
   at::Tensor step(int64_t number) {
     nn::Pass pass = rig_.pass();
     pass.step = number;
-    const auto batch = static_cast<size_t>(number % wanted_.batches);
-    return rig_.parts.run(batches_[batch], pass, run_.optimizer.rule.lr).loss;
+    if (wanted_.batches == 0 && number > 0) bench::fill_batch(batches_[0], run_, number);
+    const auto batch = static_cast<size_t>(wanted_.batches == 0 ? 0 : number % wanted_.batches);
+    return rig_.parts.run(batches_[batch], pass, run_.optimizer.rule.lr * share_of_rate(number))
+        .loss;
+  }
+
+  // Of a curve: up during the first fifth of the steps, then down.
+  double share_of_rate(int64_t number) const {
+    if (wanted_.curve == 0) return 1;
+    const int64_t rise = std::max<int64_t>(1, wanted_.curve / 5);
+    return std::min(static_cast<double>(number + 1) / static_cast<double>(rise),
+                    static_cast<double>(wanted_.curve - number) /
+                        static_cast<double>(std::max<int64_t>(1, wanted_.curve - rise)));
   }
 
   // Weights under the names and shapes that the model has them.
@@ -201,7 +213,8 @@ int main(int count, char** words) {
   app.add_option("--device", wanted.device, "auto, cpu or cuda");
   app.add_option("--steps", wanted.steps, "that are timed or traced");
   app.add_option("--warm-up", wanted.warm_up, "steps before");
-  app.add_option("--batches", wanted.batches, "that the steps take in turn");
+  app.add_option("--batches", wanted.batches,
+                 "that the steps take in turn; 0: a new one each step");
   app.add_option("--curve", wanted.curve, "print the losses of so many steps");
   app.add_option("--save-weights", wanted.save_weights, "initial weights, as safetensors");
   app.add_option("--trace", wanted.trace, "write a trace of the steps");

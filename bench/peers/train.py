@@ -26,7 +26,7 @@ def arguments():
     parser.add_argument("--device", default="auto")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=5)
-    parser.add_argument("--batches", type=int, default=1)
+    parser.add_argument("--batches", type=int, default=1, help="that the steps take in turn; 0: a new one each step")
     parser.add_argument("--curve", type=int, default=0)
     parser.add_argument("--weights", help="initial weights, written by bench_train --save-weights")
     parser.add_argument("--trace", help="write a trace of the steps")
@@ -78,7 +78,7 @@ class Run:
         if options.weights:
             weights.load(self.model, options.weights)
         self.optimizer = make_optimizer(self.model, config["optimizer"])
-        self.batches = [batches.batch(config, i, self.device) for i in range(options.batches)]
+        self.batches = [batches.batch(config, i, self.device) for i in range(max(1, options.batches))]
         self.loss = self.loss_of
         if options.mode != "eager":
             self.loss = torch.compile(self.loss_of, mode=None if options.mode == "compile" else options.mode)
@@ -93,9 +93,22 @@ class Run:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
+    def share_of_rate(self, number):
+        """Of a curve: up during the first fifth of the steps, then down."""
+        steps = self.options.curve
+        rise = max(1, steps // 5)
+        return min((number + 1) / rise, (steps - number) / max(1, steps - rise)) if steps else 1
+
+    def batch(self, number):
+        if self.options.batches == 0:
+            return batches.batch(self.config, number, self.device)
+        return self.batches[number % len(self.batches)]
+
     def step(self, number):
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config["optimizer"]["lr"] * self.share_of_rate(number)
         with models.attention_kernels(self.config, self.device):
-            loss = self.loss(*self.batches[number % len(self.batches)])
+            loss = self.loss(*self.batch(number))
             loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -11,7 +11,7 @@
 namespace braid::kernels {
 
 constexpr double largest_e4m3 = 448, largest_e5m2 = 57344;
-constexpr double smallest_scale = 1e-12;  // of a tensor of zeros
+constexpr double smallest_scale = 1e-30;  // of zeros; gradients of single tokens reach 1e-12
 
 inline constexpr double largest_code(bool e5m2) { return e5m2 ? largest_e5m2 : largest_e4m3; }
 inline c10::ScalarType code_dtype(bool e5m2) {

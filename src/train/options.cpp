@@ -136,6 +136,8 @@ void describe(Fields& fields, TrainOptions& options) {
       "tune", options.tune,
       "CUDA: time the algorithms of 16-bit matrix products at the first use of a shape and "
       "keep the fastest; off: torch's choice, the same in every run");
+  fields.field("deterministic", options.deterministic,
+               "CUDA: the same bits in every run; slower, and refused where a kernel cannot");
   fields.choice("graph", options.graph, {"auto", "on", "off"},
                 "replay the step as a CUDA graph: auto, where nothing forbids it");
   fields.field("device", options.device, "where to train", {.one_of = {"auto", "cpu", "cuda"}});

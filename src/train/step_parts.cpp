@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "train/step_parts.h"
 
+#include <ATen/Context.h>
 #include <fmt/format.h>
+
+#include <cstdlib>
 
 #include "braid/core/accelerator.h"
 #include "braid/core/dry.h"
@@ -26,6 +29,13 @@ void check_fp8_device(c10::Device device) {
                                          accelerator()->name(number), capability),
                      .why = "tensor cores multiply 8-bit floats from sm_89 on",
                      .fix = "set train.fp8=off"});
+}
+
+// For the process. Torch then takes kernels that add in one order, or says that it has none.
+void repeat_bits() {
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // NOLINT(concurrency-mt-unsafe)
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
 }
 
 // Sums are of losses that are divided by the weight of the whole batch already.
@@ -132,6 +142,7 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
             .stash = stash.get(),
             .staged = staged.get(),
             .phase = ranks.phase}) {
+  if (device.is_cuda() && options.train.deterministic) repeat_bits();
   if (device.is_cuda() && accelerator() != nullptr) {
     if (policy.fp8 != Fp8::off) check_fp8_device(device);
     accelerator()->allow_tf32(policy.tf32);

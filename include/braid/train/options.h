@@ -49,8 +49,9 @@ struct TrainOptions {
   parallel::DivergenceOptions divergence;
   bool whole_epochs = false;        // round steps down to whole epochs
   bool initial_validation = false;  // validate before the first step
-  bool look_for_nan = false;  // check each step and name the first bad parameter or activation
-  bool tune = true;           // time the algorithms of matrix products at their first use (CUDA)
+  bool look_for_nan = false;   // check each step and name the first bad parameter or activation
+  bool tune = true;            // time the algorithms of matrix products at their first use (CUDA)
+  bool deterministic = false;  // CUDA: kernels that add in one order alone, torch's choice of them
   UseGraph graph = UseGraph::automatic;  // replay the step as a CUDA graph
   std::string device = "auto";
   int64_t threads = 0;  // CPU threads of the math, 0: all cores
