@@ -20,6 +20,7 @@ struct WindowTensors {
   at::Tensor grad = {};     // of the result
   at::Tensor out = {};      // the result, or the gradient of qkv
   at::Tensor partial = {};  // [parts, heads, entries]: gradients of the table
+  at::Tensor value = {};    // undefined, or the result, beside the gradients
 };
 
 void attend_fast(const kernels::WindowPlaces& places, const WindowTensors& tensors);
