@@ -15,6 +15,11 @@ inline bool has_fast_windows(const kernels::WindowPlaces& places, c10::ScalarTyp
          places.head <= 64;
 }
 
+// Those of one warp a head: heads of 32.
+inline bool has_warp_windows(const kernels::WindowPlaces& places) {
+  return places.head == 32 && places.scale > 0;
+}
+
 struct WindowTensors {
   const at::Tensor &qkv, &table;
   at::Tensor grad = {};     // of the result
@@ -25,5 +30,7 @@ struct WindowTensors {
 
 void attend_fast(const kernels::WindowPlaces& places, const WindowTensors& tensors);
 void attend_fast_grad(const kernels::WindowPlaces& places, const WindowTensors& tensors);
+void attend_by_warps(const kernels::WindowPlaces& places, const WindowTensors& tensors);
+void attend_by_warps_grad(const kernels::WindowPlaces& places, const WindowTensors& tensors);
 
 }  // namespace braid::cuda

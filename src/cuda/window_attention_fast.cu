@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Window attention on tensor cores: windows of 8 x 8, 16-bit numbers, heads up to 64. A block of
+// Window attention on tensor cores: windows of 8 x 8, 16-bit numbers, heads up to 64 (those of 32
+// have kernels of their own, window_attention_warp.cu). A block of
 // four warps has one head of one window, a warp 16 queries of it, with all their 64 scores in
 // registers. The backward pass stays with one head and goes from window to window, so that
 // gradients of the bias are summed in registers; the next window is loaded meanwhile.
@@ -270,6 +271,7 @@ void allow_shared(Kernel* kernel, size_t bytes) {
 }  // namespace
 
 void attend_fast(const WindowPlaces& p, const WindowTensors& x) {
+  if (has_warp_windows(p)) return attend_by_warps(p, x);
   with_head(p, x.qkv.scalar_type(), [&]<class T, int head>() {
     const size_t bytes = 3 * fast_tokens * pitch_of<head> * sizeof(T) + 4 * fast_entries;
     allow_shared(window_fast_kernel<T, head>, bytes);
@@ -282,6 +284,7 @@ void attend_fast(const WindowPlaces& p, const WindowTensors& x) {
 }
 
 void attend_fast_grad(const WindowPlaces& p, const WindowTensors& x) {
+  if (has_warp_windows(p)) return attend_by_warps_grad(p, x);
   with_head(p, x.qkv.scalar_type(), [&]<class T, int head>() {
     const size_t bytes = sizeof(GradMemory<T, head>);
     allow_shared(window_fast_grad_kernel<T, head>, bytes);
