@@ -115,6 +115,7 @@ struct PlainPointers {
   const WindowWide<T>* table;
   T* out;
   WindowWide<T>* partial;
+  T* value;  // of the backward pass: null, or the result
 };
 
 template <class T>
@@ -169,6 +170,20 @@ __device__ WindowWide<T> exp_scores(const WindowPlaces& p, const PlainBlock<T>& 
   return top + log(sum);
 }
 
+// The weighted sum of the rows of v, by the weights in the warp's row.
+template <class T>
+__device__ void plain_sum(const WindowPlaces& p, const PlainBlock<T>& block, int i,
+                          WindowWide<T> sum, T* out) {
+  using W = WindowWide<T>;
+  T* to = out + (block.pixels[i] * p.heads + block.head) * p.head;
+  for (int c = threadIdx.x % 32; c < p.head; c += 32) {
+    W value = 0;
+    for (int j = 0; j < p.tokens(); ++j)
+      value += block.row[j] * block.v.at(p, block.pixels, block.head, j, c);
+    to[c] = static_cast<T>(value / sum);
+  }
+}
+
 template <class T>
 __global__ void window_plain_kernel(WindowPlaces p, PlainPointers<T> x, bool keep) {
   using W = WindowWide<T>;
@@ -181,17 +196,10 @@ __global__ void window_plain_kernel(WindowPlaces p, PlainPointers<T> x, bool kee
   block.k.keep(p, block.pixels, block.head);
   block.v.keep(p, block.pixels, block.head);
   __syncthreads();
-  const int lane = threadIdx.x % 32, tokens = static_cast<int>(p.tokens());
-  for (int i = threadIdx.x / 32; i < tokens; i += plain_warps) {
+  for (int i = threadIdx.x / 32; i < p.tokens(); i += plain_warps) {
     W sum;
     exp_scores(p, block, x.table, i, sum);
-    T* to = x.out + (block.pixels[i] * p.heads + block.head) * p.head;
-    for (int c = lane; c < p.head; c += 32) {
-      W value = 0;
-      for (int j = 0; j < tokens; ++j)
-        value += block.row[j] * block.v.at(p, block.pixels, block.head, j, c);
-      to[c] = static_cast<T>(value / sum);
-    }
+    plain_sum(p, block, i, sum, x.out);
     __syncwarp();
   }
 }
@@ -206,6 +214,8 @@ __device__ void plain_queries(const WindowPlaces& p, const PlainPointers<T>& x,
   for (int i = warp; i < tokens; i += plain_warps) {
     W sum, common = 0;
     const W log_sum = exp_scores(p, block, x.table, i, sum);
+    if (x.value != nullptr) plain_sum(p, block, i, sum, x.value);
+    __syncwarp();
     for (int j = lane; j < tokens; j += 32)
       common += block.row[j] / sum * block.weight_grad(p, i, j);
     common = warp_sum(common);
@@ -306,12 +316,13 @@ void attend_plain(const WindowPlaces& p, const WindowTensors& x) {
   const bool keep = plain_bytes<W>(p, rows, backward) <= plain_shared;
   const int64_t bytes = plain_bytes<W>(p, keep ? rows : 0, backward);
   TORCH_CHECK(bytes <= plain_shared, "windows of ", p.window, " pixels a side are too large");
-  PlainPointers<T> pointers = {x.qkv.const_data_ptr<T>(), nullptr, x.table.const_data_ptr<W>(),
-                               x.out.mutable_data_ptr<T>(), nullptr};
+  PlainPointers<T> pointers = {x.qkv.const_data_ptr<T>(),   nullptr, x.table.const_data_ptr<W>(),
+                               x.out.mutable_data_ptr<T>(), nullptr, nullptr};
   auto* kernel = backward ? window_plain_grad_kernel<T> : window_plain_kernel<T>;
   if (backward) {
     pointers.grad = x.grad.const_data_ptr<T>();
     pointers.partial = x.partial.mutable_data_ptr<W>();
+    if (x.value.defined()) pointers.value = x.value.mutable_data_ptr<T>();
   }
   C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       static_cast<int>(bytes)));
@@ -337,16 +348,15 @@ at::Tensor window_attention(const at::Tensor& qkv, const at::Tensor& table, int6
   return x.out;
 }
 
-std::tuple<at::Tensor, at::Tensor> window_attention_grad(const at::Tensor& grad,
-                                                         const at::Tensor& qkv,
-                                                         const at::Tensor& table, int64_t window,
-                                                         at::IntArrayRef edges, double scale) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> window_attention_grad(
+    const at::Tensor& grad, const at::Tensor& qkv, const at::Tensor& table, int64_t window,
+    at::IntArrayRef edges, double scale, bool again) {
   const c10::cuda::CUDAGuard guard(qkv.device());
   const WindowPlaces p = kernels::window_places(qkv, table, window, edges, scale);
-  if (p.windows() == 0)
-    return {at::empty(qkv.sizes(), qkv.options()), at::zeros(table.sizes(), table.options())};
   WindowTensors x = {qkv, table, grad};
   x.out = at::empty(qkv.sizes(), qkv.options());
+  if (again) x.value = at::empty(grad.sizes(), grad.options());
+  if (p.windows() == 0) return {x.out, at::zeros(table.sizes(), table.options()), x.value};
   at::Tensor to_table = at::empty(table.sizes(), table.options());
   x.partial = at::empty({p.parts(), p.heads, p.entries()}, table.options());
   if (has_fast_windows(p, qkv.scalar_type())) {
@@ -362,7 +372,7 @@ std::tuple<at::Tensor, at::Tensor> window_attention_grad(const at::Tensor& grad,
         p.heads, p.entries());
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return {x.out, to_table};
+  return {x.out, to_table, x.value};
 }
 
 TORCH_LIBRARY_IMPL(braid, CUDA, library) {

@@ -15,14 +15,22 @@ inline bool has_fast_windows(const kernels::WindowPlaces& places, c10::ScalarTyp
          places.head <= 64;
 }
 
+// Those of one warp a head: heads of 32.
+inline bool has_warp_windows(const kernels::WindowPlaces& places) {
+  return places.head == 32 && places.scale > 0;
+}
+
 struct WindowTensors {
   const at::Tensor &qkv, &table;
   at::Tensor grad = {};     // of the result
   at::Tensor out = {};      // the result, or the gradient of qkv
   at::Tensor partial = {};  // [parts, heads, entries]: gradients of the table
+  at::Tensor value = {};    // undefined, or the result, beside the gradients
 };
 
 void attend_fast(const kernels::WindowPlaces& places, const WindowTensors& tensors);
 void attend_fast_grad(const kernels::WindowPlaces& places, const WindowTensors& tensors);
+void attend_by_warps(const kernels::WindowPlaces& places, const WindowTensors& tensors);
+void attend_by_warps_grad(const kernels::WindowPlaces& places, const WindowTensors& tensors);
 
 }  // namespace braid::cuda

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Window attention on tensor cores: windows of 8 x 8, 16-bit numbers, heads up to 64. A block of
+// Window attention on tensor cores: windows of 8 x 8, 16-bit numbers, heads up to 64 (those of 32
+// have kernels of their own, window_attention_warp.cu). A block of
 // four warps has one head of one window, a warp 16 queries of it, with all their 64 scores in
 // registers. The backward pass stays with one head and goes from window to window, so that
 // gradients of the bias are summed in registers; the next window is loaded meanwhile.
@@ -100,15 +101,35 @@ __device__ void stage_scores(T* to, const float (&scores)[8][4]) {
   }
 }
 
+// The result of the forward pass, from what its kernel has at this point. Its rows go over the
+// warp's rows of the weights, which come later.
+template <class T, int head>
+__device__ void store_value(const float (&scores)[8][4], const float (&share)[2],
+                            GradMemory<T, head>& memory, int now, const FastPlaces& p, int window,
+                            T* value) {
+  static_assert(pitch_of<head> <= scores_pitch);
+  float result[head / 8][4];
+  clear(result);
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    add_rows<head>(result, as_left<T>(scores, k), memory.rows[now][2], k * 16);
+  T* rows = memory.weights + threadIdx.x / 32 * fast_rows * (scores_pitch - pitch_of<head>);
+  stage_rows<head>(rows, result, share[0], share[1]);
+  __syncwarp();
+  store_rows<head>(value, rows, p, window, p.heads * p.head);
+  __syncwarp();
+}
+
 // Weights into shared memory; returns gradients of scores in `grads`.
 template <class T, int head>
 __device__ void score_grads(float (&grads)[8][4], GradMemory<T, head>& memory, int now,
-                            const FastPlaces& p, int window) {
+                            const FastPlaces& p, int window, T* value) {
   float weights[8][4], sums[2];
   rows_by_rows<head>(weights, memory.rows[now][0], memory.rows[now][1]);
   exp_scores(weights, sums, memory.bias, p, window);
-  rows_by_rows<head>(grads, memory.rows[now][3], memory.rows[now][2]);
   const float share[2] = {1 / sums[0], 1 / sums[1]};
+  if (value != nullptr) store_value(weights, share, memory, now, p, window, value);
+  rows_by_rows<head>(grads, memory.rows[now][3], memory.rows[now][2]);
   float common[2] = {0, 0};
 #pragma unroll
   for (int n = 0; n < 8; ++n)
@@ -126,16 +147,26 @@ __device__ void score_grads(float (&grads)[8][4], GradMemory<T, head>& memory, i
     for (int e = 0; e < 4; ++e) grads[n][e] = weights[n][e] * (grads[n][e] - common[e / 2]);
 }
 
+template <class T>
+struct FastGradPointers {
+  const T *qkv, *grad;
+  const float* table;
+  T *out, *value;  // value: null if it is not wanted
+  float* partial;
+};
+
 // One window, whose rows have come.
 template <class T, int head>
 __device__ void window_grads(GradMemory<T, head>& memory, int now, float (&table)[8][4],
-                             const FastPlaces& p, int window, T* out) {
+                             const FastPlaces& p, int window, int which,
+                             const FastGradPointers<T>& x) {
   T(&rows)[4][GradMemory<T, head>::size] = memory.rows[now];
   float to_q[head / 8][4], to_k[head / 8][4], to_v[head / 8][4];
   clear(to_q);
   {
     float grads[8][4];
-    score_grads(grads, memory, now, p, window);
+    T* value = x.value == nullptr ? nullptr : x.value + which * p.head;
+    score_grads(grads, memory, now, p, window, value);
     stage_scores(memory.scores, grads);
 #pragma unroll
     for (int k = 0; k < 4; ++k) add_rows<head>(to_q, as_left<T>(grads, k), rows[1], k * 16);
@@ -158,8 +189,9 @@ __device__ void window_grads(GradMemory<T, head>& memory, int now, float (&table
   stage_rows<head>(rows[1], to_k, p.scale, p.scale);
   stage_rows<head>(rows[2], to_v, 1.0f, 1.0f);
   __syncwarp();
-  for (int which = 0; which < 3; ++which)
-    store_rows<head>(out + which * p.heads * p.head, rows[which], p, window, 3 * p.heads * p.head);
+  for (int of = 0; of < 3; ++of)
+    store_rows<head>(x.out + (of * p.heads + which) * p.head, rows[of], p, window,
+                     3 * p.heads * p.head);
 }
 
 // Sum of the gradients of all pairs of tokens that are so far apart.
@@ -174,27 +206,26 @@ __device__ float sum_of_entry(const float* scores, int entry) {
 
 template <class T, int head>
 __global__ void __launch_bounds__(fast_threads, head <= 32 ? 3 : 1)
-    window_fast_grad_kernel(FastPlaces p, const T* qkv, const T* grad, const float* table, T* out,
-                            float* partial, int windows, int parts) {
+    window_fast_grad_kernel(FastPlaces p, FastGradPointers<T> x, int windows, int parts) {
   extern __shared__ __align__(16) char fast_grad_memory[];
   auto& memory = *reinterpret_cast<GradMemory<T, head>*>(fast_grad_memory);
   const int part = blockIdx.x / p.heads, which = blockIdx.x % p.heads;
   const auto copy = [&](int to, int window) {
     if (window < windows) {
-      copy_qkv<head>(memory.rows[to][0], qkv, p, window, which);
-      copy_rows<head>(memory.rows[to][3], grad + which * p.head, p, window, p.heads * p.head);
+      copy_qkv<head>(memory.rows[to][0], x.qkv, p, window, which);
+      copy_rows<head>(memory.rows[to][3], x.grad + which * p.head, p, window, p.heads * p.head);
     }
     close_copies();
   };
   copy(0, part);
-  load_bias(memory.bias, table, p.heads, which);
+  load_bias(memory.bias, x.table, p.heads, which);
   float sums[8][4];
   clear(sums);
   for (int window = part, now = 0; window < windows; window += parts, now ^= 1) {
     copy(now ^ 1, window + parts);
     wait_copies<1>();
     __syncthreads();
-    window_grads(memory, now, sums, p, window, out + which * p.head);
+    window_grads(memory, now, sums, p, window, which, x);
     __syncthreads();
   }
   wait_copies<0>();
@@ -208,7 +239,7 @@ __global__ void __launch_bounds__(fast_threads, head <= 32 ? 3 : 1)
       scores[(row + e / 2 * 8) * (fast_tokens + 1) + n * 8 + lane % 4 * 2 + e % 2] = sums[n][e];
   __syncthreads();
   for (int entry = threadIdx.x; entry < fast_entries; entry += fast_threads)
-    partial[(static_cast<int64_t>(part) * p.heads + which) * fast_entries + entry] =
+    x.partial[(static_cast<int64_t>(part) * p.heads + which) * fast_entries + entry] =
         sum_of_entry(scores, entry);
 }
 
@@ -240,6 +271,7 @@ void allow_shared(Kernel* kernel, size_t bytes) {
 }  // namespace
 
 void attend_fast(const WindowPlaces& p, const WindowTensors& x) {
+  if (has_warp_windows(p)) return attend_by_warps(p, x);
   with_head(p, x.qkv.scalar_type(), [&]<class T, int head>() {
     const size_t bytes = 3 * fast_tokens * pitch_of<head> * sizeof(T) + 4 * fast_entries;
     allow_shared(window_fast_kernel<T, head>, bytes);
@@ -252,15 +284,17 @@ void attend_fast(const WindowPlaces& p, const WindowTensors& x) {
 }
 
 void attend_fast_grad(const WindowPlaces& p, const WindowTensors& x) {
+  if (has_warp_windows(p)) return attend_by_warps_grad(p, x);
   with_head(p, x.qkv.scalar_type(), [&]<class T, int head>() {
     const size_t bytes = sizeof(GradMemory<T, head>);
     allow_shared(window_fast_grad_kernel<T, head>, bytes);
     window_fast_grad_kernel<T, head><<<static_cast<unsigned>(p.parts() * p.heads), fast_threads,
                                        bytes, c10::cuda::getCurrentCUDAStream()>>>(
-        fast_places(p), x.qkv.const_data_ptr<T>(), x.grad.const_data_ptr<T>(),
-        x.table.const_data_ptr<float>(), x.out.mutable_data_ptr<T>(),
-        x.partial.mutable_data_ptr<float>(), static_cast<int>(p.windows()),
-        static_cast<int>(p.parts()));
+        fast_places(p),
+        {x.qkv.const_data_ptr<T>(), x.grad.const_data_ptr<T>(), x.table.const_data_ptr<float>(),
+         x.out.mutable_data_ptr<T>(), x.value.defined() ? x.value.mutable_data_ptr<T>() : nullptr,
+         x.partial.mutable_data_ptr<float>()},
+        static_cast<int>(p.windows()), static_cast<int>(p.parts()));
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/kernels/window_attention.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -11,7 +12,7 @@
 namespace braid::kernels {
 namespace {
 
-using WindowGrads = std::tuple<at::Tensor, at::Tensor>;
+using WindowResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 at::Tensor window_attention_meta(const at::Tensor& qkv, const at::Tensor& table, int64_t window,
                                  at::IntArrayRef edges, double scale) {
@@ -19,13 +20,14 @@ at::Tensor window_attention_meta(const at::Tensor& qkv, const at::Tensor& table,
   return fresh({places.batch, places.height, places.width, places.heads * places.head}, qkv);
 }
 
-WindowGrads window_attention_grad_meta(const at::Tensor&, const at::Tensor& qkv,
-                                       const at::Tensor& table, int64_t window,
-                                       at::IntArrayRef edges, double scale) {
+WindowResults window_attention_grad_meta(const at::Tensor& grad, const at::Tensor& qkv,
+                                         const at::Tensor& table, int64_t window,
+                                         at::IntArrayRef edges, double scale, bool again) {
   const WindowPlaces places = window_places(qkv, table, window, edges, scale);
   const at::Tensor to_qkv = fresh_contiguous(qkv), to_table = fresh_contiguous(table);
+  const at::Tensor value = again ? fresh_contiguous(grad) : at::Tensor();
   if (dry_on(c10::kCUDA)) scratch(places.parts() * bytes_of(table), table);
-  return {to_qkv, to_table};
+  return {to_qkv, to_table, value};
 }
 
 TORCH_LIBRARY_FRAGMENT(braid, library) {
@@ -33,7 +35,7 @@ TORCH_LIBRARY_FRAGMENT(braid, library) {
       "window_attention(Tensor qkv, Tensor table, int window, int[] edges, float scale) -> Tensor");
   library.def(
       "window_attention_grad(Tensor grad, Tensor qkv, Tensor table, int window, int[] edges, float "
-      "scale) -> (Tensor, Tensor)");
+      "scale, bool again) -> (Tensor to_qkv, Tensor to_table, Tensor value)");
 }
 TORCH_LIBRARY_IMPL(braid, Meta, library) {
   library.impl("window_attention", &window_attention_meta);
@@ -49,15 +51,15 @@ at::Tensor attend_windows(const at::Tensor& qkv, const at::Tensor& table,
   return op.call(qkv.detach(), table.detach(), edges.at(0), at::IntArrayRef(edges).slice(1), scale);
 }
 
-WindowGrads window_grads(const at::Tensor& grad, const at::Tensor& qkv, const at::Tensor& table,
-                         const std::vector<int64_t>& edges, double scale) {
+WindowResults window_results(const at::Tensor& grad, const at::Tensor& qkv, const at::Tensor& table,
+                             const std::vector<int64_t>& edges, double scale, bool again) {
   static const auto op =
       c10::Dispatcher::singleton()
           .findSchemaOrThrow("braid::window_attention_grad", "")
-          .typed<WindowGrads(const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t,
-                             at::IntArrayRef, double)>();
+          .typed<WindowResults(const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t,
+                               at::IntArrayRef, double, bool)>();
   return op.call(grad.detach(), qkv.detach(), table.detach(), edges.at(0),
-                 at::IntArrayRef(edges).slice(1), scale);
+                 at::IntArrayRef(edges).slice(1), scale, again);
 }
 
 // Keeps q, k and v alone: scores and their sums are made again from them.
@@ -74,22 +76,37 @@ struct WindowAttentionFunction : torch::autograd::Function<WindowAttentionFuncti
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list grads) {
     const auto saved = context->get_saved_variables();
-    const auto [to_qkv, to_table] = window_grads(grads[0].contiguous(), saved[0], saved[1],
-                                                 context->saved_data["edges"].toIntVector(),
-                                                 context->saved_data["scale"].toDouble());
-    return {to_qkv, to_table, {}, {}};
+    const auto results = window_results(grads[0].contiguous(), saved[0], saved[1],
+                                        context->saved_data["edges"].toIntVector(),
+                                        context->saved_data["scale"].toDouble(), /*again=*/false);
+    return {std::get<0>(results), std::get<1>(results), {}, {}};
   }
 };
+
+std::vector<int64_t> window_edges(const WindowOptions& options) {
+  return {options.window, options.roll_rows, options.roll_columns, options.seam_rows,
+          options.seam_columns};
+}
+
+at::Tensor wide_table(const at::Tensor& table, const at::Tensor& qkv) {
+  return table.to(accumulate_dtype(qkv.scalar_type())).contiguous();
+}
 
 }  // namespace
 
 at::Tensor window_attention(const at::Tensor& qkv, const at::Tensor& table,
                             const WindowOptions& options) {
-  const std::vector<int64_t> edges = {options.window, options.roll_rows, options.roll_columns,
-                                      options.seam_rows, options.seam_columns};
-  return WindowAttentionFunction::apply(qkv.contiguous(),
-                                        table.to(accumulate_dtype(qkv.scalar_type())).contiguous(),
-                                        edges, options.scale);
+  return WindowAttentionFunction::apply(qkv.contiguous(), wide_table(table, qkv),
+                                        window_edges(options), options.scale);
+}
+
+WindowGrads window_attention_grads(const at::Tensor& grad, const at::Tensor& qkv,
+                                   const at::Tensor& table, const WindowOptions& options) {
+  const at::NoGradGuard no_grad;
+  const auto [to_qkv, to_table, value] =
+      window_results(grad.contiguous(), qkv.contiguous(), wide_table(table, qkv),
+                     window_edges(options), options.scale, /*again=*/true);
+  return {to_qkv, to_table.to(table.scalar_type()), value};
 }
 
 }  // namespace braid::kernels

@@ -69,6 +69,11 @@ class WindowHead {
 
   void attend(const T* qkv, const W* table, T* out) {
     weigh(qkv, table);
+    sum_up(out);
+  }
+
+  // The weighted sums of the weights at hand.
+  void sum_up(T* out) const {
     std::vector<W> sum(n_ * d_);
     add_product(sum.data(), weights_.data(), v_.data(), {n_, n_, d_});
     store(sum, out, 1, 0);
@@ -173,43 +178,51 @@ at::Tensor window_attention_cpu(const at::Tensor& qkv, const at::Tensor& table, 
   return out;
 }
 
+template <class T>
+struct WindowGradPointers {
+  const T *grad, *qkv;
+  const WindowSum<T>* table;
+  T *to_qkv, *value;  // value: null if it is not wanted
+};
+
 // The windows of one part, and their sum for the table.
 template <class T>
-void grads_of_part(const WindowPlaces& places, int64_t part, const std::array<const T*, 2>& from,
-                   const WindowSum<T>* table, T* to_qkv, WindowSum<T>* to_table) {
+void grads_of_part(const WindowPlaces& places, int64_t part, const WindowGradPointers<T>& x,
+                   WindowSum<T>* to_table) {
   WindowHead<T> one(places);
   for (int64_t w = part; w < places.windows(); w += places.parts())
     for (int64_t head = 0; head < places.heads; ++head) {
       one.enter(w, head);
-      one.gradients(from[0], from[1], table, to_qkv, to_table);
+      one.gradients(x.grad, x.qkv, x.table, x.to_qkv, to_table);
+      if (x.value != nullptr) one.sum_up(x.value);
     }
 }
 
-std::tuple<at::Tensor, at::Tensor> window_attention_grad_cpu(const at::Tensor& grad,
-                                                             const at::Tensor& qkv,
-                                                             const at::Tensor& table,
-                                                             int64_t window, at::IntArrayRef edges,
-                                                             double scale) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> window_attention_grad_cpu(
+    const at::Tensor& grad, const at::Tensor& qkv, const at::Tensor& table, int64_t window,
+    at::IntArrayRef edges, double scale, bool again) {
   const WindowPlaces places = window_places(qkv, table, window, edges, scale);
   at::Tensor to_qkv = at::empty(qkv.sizes(), qkv.options()),
-             to_table = at::empty(table.sizes(), table.options());
+             to_table = at::empty(table.sizes(), table.options()), value;
+  if (again) value = at::empty(grad.sizes(), grad.options());
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, qkv.scalar_type(), "window_attention_grad", [&] {
         using W = WindowSum<scalar_t>;
         std::vector<W> sums(places.parts() * table.numel());
+        const WindowGradPointers<scalar_t> pointers = {
+            grad.const_data_ptr<scalar_t>(), qkv.const_data_ptr<scalar_t>(),
+            table.const_data_ptr<W>(), to_qkv.mutable_data_ptr<scalar_t>(),
+            again ? value.mutable_data_ptr<scalar_t>() : nullptr};
         in_parts(places.parts(), 1, [&](int64_t begin, int64_t end) {
           for (int64_t part = begin; part < end; ++part)
-            grads_of_part<scalar_t>(
-                places, part, {grad.const_data_ptr<scalar_t>(), qkv.const_data_ptr<scalar_t>()},
-                table.const_data_ptr<W>(), to_qkv.mutable_data_ptr<scalar_t>(),
-                sums.data() + part * table.numel());
+            grads_of_part(places, part, pointers, sums.data() + part * table.numel());
         });
         W* total = to_table.mutable_data_ptr<W>();
         std::fill_n(total, table.numel(), W(0));
         for (int64_t part = 0; part < places.parts(); ++part)
           for (int64_t i = 0; i < table.numel(); ++i) total[i] += sums[part * table.numel() + i];
       });
-  return {to_qkv, to_table};
+  return {to_qkv, to_table, value};
 }
 
 TORCH_LIBRARY_IMPL(braid, CPU, library) {

@@ -49,7 +49,7 @@ struct WindowPlaces {
   // Windows are dealt to so many parts, which sum the gradient of the table each for itself. Not
   // by the number of threads or processors: the sum is the same everywhere.
   BRAID_ANYWHERE int64_t parts() const {
-    const int64_t most = 396 / heads < 1 ? 1 : 396 / heads;
+    const int64_t most = 264 / heads < 1 ? 1 : 264 / heads;
     return windows() < most ? windows() : most;
   }
 };

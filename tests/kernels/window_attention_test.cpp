@@ -122,6 +122,27 @@ TEST(WindowAttention, IsTheOneWrittenOut) {
   }
 }
 
+TEST(WindowAttention, GradientsGiveTheValueOnceMore) {
+  for (const WindowCase& one : window_cases())
+    for (const auto dtype : {at::kDouble, at::kBFloat16}) {
+      const auto attend = [&](const at::Tensor& qkv, const at::Tensor& table) {
+        return window_attention(qkv, table, one.options);
+      };
+      const auto by_hand = [&](const at::Tensor& qkv, const at::Tensor& table) {
+        const at::Tensor out = attend(qkv, table);
+        const at::Tensor grad = test::drawn(out.sizes(), 4, "grad").to(dtype);
+        const WindowGrads grads = window_attention_grads(grad, qkv, table, one.options);
+        EXPECT_TRUE(grads.value.equal(out));
+        EXPECT_FALSE(grads.value.requires_grad());
+        const Windowed wanted = windowed(one, dtype, attend);
+        EXPECT_TRUE(grads.qkv.equal(wanted.to_qkv));
+        EXPECT_TRUE(grads.table.equal(wanted.to_table));
+        return out;
+      };
+      windowed(one, dtype, by_hand);
+    }
+}
+
 TEST(WindowAttention, HoldsLargeScoresAndAnEmptyBatch) {
   WindowCase one;
   const at::Tensor qkv = test::drawn({1, 4, 4, 18}, 1, "qkv").mul_(300);
