@@ -9,55 +9,30 @@
 #include <set>
 
 #include "braid/core/region.h"
+#include "plan/published_eager.h"
 #include "plan/published_stretch.h"
 
 namespace braid::plan {
 namespace {
 
 using memory::Operator;
-using memory::TensorShape;
 
-Operator op_of(std::string name, std::vector<TensorShape> inputs,
-               std::vector<TensorShape> outputs) {
-  Operator op;
-  op.name = std::move(name);
-  op.inputs = std::move(inputs);
-  op.outputs = std::move(outputs);
-  for (const auto* list : {&op.inputs, &op.outputs})
-    for (const TensorShape& tensor : *list) op.bytes += tensor.bytes();
-  return op;
-}
-
-// What attention was before it was one kernel: products of whole score matrices, one kernel for
-// scale, mask and softmax, one for dropout; the same again backward.
-std::vector<Operator> written_out(const Operator& attention) {
-  const bool backward = attention.name.find("_backward") != std::string::npos;
-  const TensorShape& q = attention.inputs.at(backward ? 1 : 0);
-  const c10::ScalarType dtype = q.dtype;
-  const int64_t groups = q.sizes[0] * q.sizes[1], tokens = q.sizes[2], head = q.sizes[3];
-  const TensorShape rows{{groups, tokens, head}, dtype}, columns{{groups, head, tokens}, dtype};
-  const TensorShape scores{{groups, tokens, tokens}, dtype};
-  const TensorShape mask{scores.sizes, c10::kBool};
-  const Operator wide = op_of("aten::bmm", {rows, columns}, {scores});
-  const Operator narrow = op_of("aten::bmm", {scores, rows}, {rows});
-  const Operator drop = op_of("aten::mul", {scores, mask}, {scores});
-  if (!backward) return {wide, op_of("aten::_softmax", {scores}, {scores}), drop, narrow};
-  const Operator soft = op_of("aten::_softmax_backward_data", {scores, scores}, {scores});
-  return {narrow, wide, drop, soft, narrow, narrow};
+bool is_product(const Operator& op) {
+  return op.name == "aten::mm" || op.name == "aten::addmm" || op.name == "aten::linear";
 }
 
 Prices prices_for(const PublishedTime& row, const CostModel& model) {
   Prices prices = prices_of(model);
-  if (!row.written_out) return prices;
-  prices.op = [&model](const Operator& op) {
-    if (op.name.find("dot_product") == std::string::npos) return model.cost(op);
-    OpCost sum{.seconds = 0, .host = 0, .kernels = 0, .bound = Bound::compute};
-    for (const Operator& part : written_out(op)) {
-      const OpCost cost = model.cost(part);
+  prices.op = [&row, &model](const Operator& op) {
+    const std::vector<Operator> parts = as_published(row, op);
+    OpCost sum = model.cost(parts.front());
+    for (size_t i = 1; i < parts.size(); ++i) {
+      const OpCost cost = model.cost(parts[i]);
       sum.seconds += cost.seconds;
       sum.host += cost.host;
       sum.kernels += cost.kernels;
     }
+    if (op.recomputed && is_product(op)) sum.seconds *= row.products_again;
     return sum;
   };
   return prices;

@@ -24,6 +24,10 @@ enum class Figure : uint8_t {
 };
 std::string unit_of(Figure figure);
 
+// Kernels of the run where braid has one of its own.
+enum class Attention : uint8_t { as_braid, flash, written_out };
+enum class Fused : uint8_t { all, loss, none };  // norms, positions, activations and the loss
+
 struct PublishedTime {
   std::string table;  // B1, B2, ... of docs/predictions.md
   std::string run;
@@ -32,9 +36,11 @@ struct PublishedTime {
   Figure figure = Figure::step;
   double published = 0;
   train::RunOptions options;
-  bool written_out = false;  // attention in single kernels, as before flash attention
-  bool counts = true;        // compute-bound and modelled: part of the mean error
-  bool fitted = false;       // the two constants of its GPU come from it
+  Attention attention = Attention::as_braid;
+  Fused fused = Fused::all;
+  double products_again = 1;  // computed again backward, times those of braid
+  bool counts = true;         // compute-bound and modelled: part of the mean error
+  bool fitted = false;        // the two constants of its GPU come from it
   std::string note = {};
   // Where it is not the cluster's own: GPUs of a node, bytes/s of the GPU's memory.
   int64_t gpus_per_node = 0;
