@@ -3,14 +3,19 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <tuple>
+#include <utility>
+
+#include "kernels/again.h"
 #include "kernels/meta.h"
 #include "kernels/window_places.h"
 
 namespace braid::kernels {
 namespace {
+
+using torch::autograd::variable_list;
 
 using WindowResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
@@ -63,24 +68,29 @@ WindowResults window_results(const at::Tensor& grad, const at::Tensor& qkv, cons
 }
 
 // Keeps q, k and v alone: scores and their sums are made again from them.
-struct WindowAttentionFunction : torch::autograd::Function<WindowAttentionFunction> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& qkv,
-                            const at::Tensor& table, const std::vector<int64_t>& edges,
-                            double scale) {
-    context->save_for_backward({qkv, table});
-    context->saved_data["edges"] = edges;
-    context->saved_data["scale"] = scale;
-    return attend_windows(qkv, table, edges, scale);
+class WindowNode final : public AgainNode {
+ public:
+  WindowNode(const variable_list& kept, std::vector<int64_t> edges, double scale)
+      : AgainNode(kept, 0), edges_(std::move(edges)), scale_(scale) {}
+
+  std::string name() const override { return "braid::window_attention"; }
+
+ private:
+  variable_list apply(variable_list&& grads) override {
+    const at::NoGradGuard no_grad;
+    variable_list result(num_outputs());
+    if (!grads[0].defined()) return result;
+    const variable_list saved = kept();
+    at::Tensor value;
+    std::tie(result[0], result[1], value) =
+        window_results(grads[0].contiguous(), saved[0], saved[1], edges_, scale_, awaited());
+    grads.clear();
+    if (value.defined()) give(value, result);
+    return result;
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list grads) {
-    const auto saved = context->get_saved_variables();
-    const auto results = window_results(grads[0].contiguous(), saved[0], saved[1],
-                                        context->saved_data["edges"].toIntVector(),
-                                        context->saved_data["scale"].toDouble(), /*again=*/false);
-    return {std::get<0>(results), std::get<1>(results), {}, {}};
-  }
+  std::vector<int64_t> edges_;
+  double scale_;
 };
 
 std::vector<int64_t> window_edges(const WindowOptions& options) {
@@ -94,10 +104,18 @@ at::Tensor wide_table(const at::Tensor& table, const at::Tensor& qkv) {
 
 }  // namespace
 
-at::Tensor window_attention(const at::Tensor& qkv, const at::Tensor& table,
+at::Tensor window_attention(const at::Tensor& given, const at::Tensor& table,
                             const WindowOptions& options) {
-  return WindowAttentionFunction::apply(qkv.contiguous(), wide_table(table, qkv),
-                                        window_edges(options), options.scale);
+  const at::Tensor qkv = given.contiguous(), wide = wide_table(table, qkv);
+  const std::vector<int64_t> edges = window_edges(options);
+  const bool graph = at::GradMode::is_enabled() && (qkv.requires_grad() || wide.requires_grad());
+  const at::NoGradGuard no_grad;
+  variable_list outputs = {attend_windows(qkv, wide, edges, options.scale)};
+  if (!graph) return outputs[0];
+  const std::shared_ptr<WindowNode> node(new WindowNode({qkv, wide}, edges, options.scale),
+                                         torch::autograd::deleteNode);
+  set_graph(node, {qkv, wide}, outputs);
+  return outputs[0];
 }
 
 WindowGrads window_attention_grads(const at::Tensor& grad, const at::Tensor& qkv,

@@ -49,7 +49,8 @@ struct DryBand {
 int64_t halo_bytes(const SwinirOptions& o, int64_t columns, int64_t ranks) {
   const int64_t seams = ranks - 1, row = 4 * columns;
   const auto groups = static_cast<int64_t>(o.depths.size());
-  int64_t bytes = 0;
+  const int64_t shifted = groups;                        // blocks of two: one each
+  int64_t bytes = shifted * o.image[0] * o.width * row;  // their norm1 comes in another band
   bytes += 2 * ranks * o.channels * row;  // conv_first: the input with a row on each side
   bytes += 2 * seams * (groups + 2) * o.width * row;  // convs of groups, after and before the body
   bytes += 2 * seams * o.features * row;              // upsample.0
@@ -94,7 +95,7 @@ TEST(SwinirMemory, ASampleLargerThanAGpuIsSpreadOverFour) {
       const double band = largest_band(options, ranks, policy);
       std::printf(", %d bands %.1f GiB", ranks, band / gib);
       const int64_t most = (90 + ranks - 1) / ranks;  // of 90 rows of windows
-      EXPECT_LT(band, 1.02 * one * static_cast<double>(most) / 90);
+      EXPECT_LT(band, 1.1 * one * static_cast<double>(most) / 90);
       if (ranks == 4) {
         EXPECT_NEAR(band / gib, written, 0.5) << "docs/spatial.md says so";
       }

@@ -28,7 +28,7 @@ TEST(VitMpPatch4, RunsDryOnFourRanks) {
   for (const auto& layout : layouts) {
     const train::Measured four = measured(layout, 4);
     SCOPED_TRACE(layout.back());
-    EXPECT_LT(four.second_step.peak.bytes, one.second_step.peak.bytes * 3 / 4)
+    EXPECT_LT(four.second_step.peak.bytes, one.second_step.peak.bytes * 4 / 5)
         << to_text(Bytes{four.second_step.peak.bytes}) << " of "
         << to_text(Bytes{one.second_step.peak.bytes});
     // Embedding and head are small beside the blocks, whose work is shared out.
