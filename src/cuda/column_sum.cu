@@ -4,66 +4,80 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <type_traits>
+
 #include "cuda/map_rows.cuh"
 #include "kernels/column_sum.h"
 
 namespace braid::cuda {
 namespace {
 
-constexpr int lanes = 32, strands = kernels::sum_rows;  // of a block of 256 threads
-constexpr int in_flight = 4;                            // rows of a thread
+constexpr int sum_threads = 256, in_flight = 8;  // rows of a thread
+constexpr int join_lanes = 32, join_strands = 32;
 
-// A thread sums Width neighbouring columns of each eighth row of a stretch.
+// Neighbouring threads have neighbouring columns, Width each, up to `across` threads a row; the
+// others have the rows behind, so that a block reads what lies together.
 template <class T, int Width>
-__global__ void __launch_bounds__(lanes* strands)
-    stretch_kernel(RowView x, int64_t rows, int64_t width, int64_t stretch,
+__global__ void __launch_bounds__(sum_threads, 4)
+    stretch_kernel(RowView x, int64_t rows, int64_t width, int64_t stretch, int across,
                    at::opmath_type<T>* sums) {
   using Wide = at::opmath_type<T>;
-  __shared__ Wide held[strands][lanes * Width];
-  const int lane = static_cast<int>(threadIdx.x) % lanes, strand = threadIdx.x / lanes;
-  const int64_t column = (static_cast<int64_t>(blockIdx.x) * lanes + lane) * Width;
+  __shared__ Wide held[sum_threads * Width];
+  const int lane = static_cast<int>(threadIdx.x) % across,
+            strand = static_cast<int>(threadIdx.x) / across, strands = sum_threads / across;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * across * Width,
+                column = first + lane * Width;
   const int64_t begin = blockIdx.y * stretch, end = min(begin + stretch, rows);
   Wide sum[Width] = {};
-  if (column < width) {
-    const T* in = static_cast<const T*>(x.data) + column;
-    for (int64_t row = begin + strand; row < end; row += strands * in_flight) {
-      Pack<T, Width> loaded[in_flight];
+  if (column < width && strand < strands) {
+    using Piece = Pack<T, Width>;
+    const T* in = static_cast<const T*>(x.data) + (begin + strand) * x.stride + column;
+    const int64_t step = strands * x.stride;
+    const auto add = [&](const Piece& piece) {
 #pragma unroll
-      for (int i = 0; i < in_flight; ++i)
-        if (row + i * strands < end)
-          loaded[i] = *reinterpret_cast<const Pack<T, Width>*>(in + (row + i * strands) * x.stride);
+      for (int e = 0; e < Width; ++e) sum[e] += static_cast<Wide>(piece.at[e]);
+    };
+    int64_t row = begin + strand;
+    const auto go = [&](auto together) {
+      for (; row + (together.value - 1) * strands < end; row += together.value * strands) {
+        Piece loaded[together.value];
 #pragma unroll
-      for (int i = 0; i < in_flight; ++i)
-        if (row + i * strands < end)
+        for (int i = 0; i < together.value; ++i, in += step)
+          loaded[i] = *reinterpret_cast<const Piece*>(in);
 #pragma unroll
-          for (int e = 0; e < Width; ++e) sum[e] += static_cast<Wide>(loaded[i].at[e]);
-    }
+        for (int i = 0; i < together.value; ++i) add(loaded[i]);
+      }
+    };
+    go(std::integral_constant<int, in_flight>());
+    go(std::integral_constant<int, in_flight / 2>());
+    go(std::integral_constant<int, 1>());
   }
+  if (strand < strands)
 #pragma unroll
-  for (int e = 0; e < Width; ++e) held[strand][e * lanes + lane] = sum[e];
+    for (int e = 0; e < Width; ++e) held[(strand * Width + e) * across + lane] = sum[e];
   __syncthreads();
-  for (int i = threadIdx.x; i < lanes * Width; i += lanes * strands) {
+  for (int i = static_cast<int>(threadIdx.x); i < across * Width; i += sum_threads) {
     Wide all = 0;
-#pragma unroll
-    for (int s = 0; s < strands; ++s) all += held[s][i];
-    const int64_t at = (static_cast<int64_t>(blockIdx.x) * lanes + i % lanes) * Width + i / lanes;
+    for (int s = 0; s < strands; ++s) all += held[s * Width * across + i];
+    const int64_t at = first + i % across * Width + i / across;
     if (at < width) sums[blockIdx.y * width + at] = all;
   }
 }
 
 template <class Wide, class Out>
-__global__ void __launch_bounds__(lanes* strands)
+__global__ void __launch_bounds__(join_lanes* join_strands)
     join_kernel(const Wide* sums, int64_t stretches, int64_t width, Out* out) {
-  __shared__ Wide held[strands][lanes];
-  const int lane = static_cast<int>(threadIdx.x) % lanes, strand = threadIdx.x / lanes;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * lanes + lane;
+  __shared__ Wide held[join_strands][join_lanes];
+  const int lane = static_cast<int>(threadIdx.x) % join_lanes, strand = threadIdx.x / join_lanes;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * join_lanes + lane;
   Wide sum = 0;
   if (column < width)
-    for (int64_t i = strand; i < stretches; i += strands) sum += sums[i * width + column];
+    for (int64_t i = strand; i < stretches; i += join_strands) sum += sums[i * width + column];
   held[strand][lane] = sum;
   __syncthreads();
   if (strand > 0 || column >= width) return;
-  for (int s = 1; s < strands; ++s) sum += held[s][lane];
+  for (int s = 1; s < join_strands; ++s) sum += held[s][lane];
   out[column] = static_cast<Out>(sum);
 }
 
@@ -84,16 +98,17 @@ at::Tensor column_sum(const at::Tensor& given, c10::ScalarType dtype) {
     at::Tensor sums =
         at::empty({stretches, width},
                   x.options().dtype(std::is_same_v<Wide, double> ? at::kDouble : at::kFloat));
-    const int64_t of_block = lanes * (wide ? pack : 1);
-    const dim3 grid(static_cast<unsigned>((width + of_block - 1) / of_block),
+    const int64_t packs = wide ? width / pack : width,
+                  across = std::min<int64_t>(packs, sum_threads);
+    const dim3 grid(static_cast<unsigned>((packs + across - 1) / across),
                     static_cast<unsigned>(stretches));
     const auto run = wide ? stretch_kernel<scalar_t, pack> : stretch_kernel<scalar_t, 1>;
-    run<<<grid, lanes * strands, 0, stream>>>(view, rows, width, stretch,
-                                              sums.mutable_data_ptr<Wide>());
+    run<<<grid, sum_threads, 0, stream>>>(view, rows, width, stretch, static_cast<int>(across),
+                                          sums.mutable_data_ptr<Wide>());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    const auto joins = static_cast<unsigned>((width + lanes - 1) / lanes);
+    const auto joins = static_cast<unsigned>((width + join_lanes - 1) / join_lanes);
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "column_sum", [&] {
-      join_kernel<Wide, scalar_t><<<joins, lanes * strands, 0, stream>>>(
+      join_kernel<Wide, scalar_t><<<joins, join_lanes * join_strands, 0, stream>>>(
           sums.const_data_ptr<Wide>(), stretches, width, sum.mutable_data_ptr<scalar_t>());
     });
     C10_CUDA_KERNEL_LAUNCH_CHECK();

@@ -81,22 +81,21 @@ __global__ void __launch_bounds__(fast_threads, 3)
   extern __shared__ __align__(128) char warp_memory[];
   float* bias = reinterpret_cast<float*>(warp_memory);
   const int warp = threadIdx.x / 32, head = blockIdx.x % p.heads, step = parts * warp_warps;
-  spread_bias(bias, x.table, p, head);
-  __syncthreads();
   const LaneAt at = lane_at();
   const uint32_t q = shared_address(warp_memory) + bias_bytes + warp * forward_rows,
                  k = q + rows_bytes, v = k + rows_bytes;
   const HeadImage<const T> queries = part_of_qkv(x.qkv, p, 0, head);
   const HeadImage<T> out = {x.out + head * warp_head, p.heads * warp_head};
   int window = blockIdx.x / p.heads * warp_warps + warp;
-  if (window >= windows) return;
-  Spot spot = spot_of(p, window);
-  copy_keys_and_values(k + at.own, x.qkv, p, spot, head);
+  Spot spot = spot_of(p, window < windows ? window : 0);
+  if (window < windows) copy_keys_and_values(k + at.own, x.qkv, p, spot, head);
   close_copies();
   for (int tile = 0; tile < 4; ++tile) {
-    copy_tile(q + tile * tile_bytes + at.own, queries, p, spot, tile);
+    if (window < windows) copy_tile(q + tile * tile_bytes + at.own, queries, p, spot, tile);
     close_copies();
   }
+  spread_bias(bias, x.table, p, head);
+  __syncthreads();
   for (; window < windows; window += step) {
     const bool more = window + step < windows;
     const Spot next = more ? spot_of(p, window + step) : spot;
@@ -289,8 +288,6 @@ __global__ void __launch_bounds__(fast_threads, 2)
   extern __shared__ __align__(128) char warp_grad_memory[];
   float* bias = reinterpret_cast<float*>(warp_grad_memory);
   const int warp = threadIdx.x / 32, head = blockIdx.x % p.heads, step = parts * warp_warps;
-  spread_bias(bias, x.table, p, head);
-  __syncthreads();
   const LaneAt at = lane_at();
   const uint32_t q = shared_address(warp_grad_memory) + bias_bytes + warp * grad_rows,
                  grad = q + rows_bytes, keys = grad + rows_bytes;
@@ -316,6 +313,8 @@ __global__ void __launch_bounds__(fast_threads, 2)
     if (window < windows) copy_queries(spot, tile);
     close_copies();
   }
+  spread_bias(bias, x.table, p, head);
+  __syncthreads();
   for (uint32_t now = 0; window < windows; window += step, now ^= 2 * rows_bytes) {
     const bool more = window + step < windows;
     const Spot next = more ? spot_of(p, window + step) : spot;

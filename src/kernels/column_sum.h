@@ -12,13 +12,13 @@ namespace braid::kernels {
 // sizes alone.
 at::Tensor column_sum(const at::Tensor& x, c10::ScalarType dtype);
 
-// On CUDA blocks of threads sum some rows of some columns each, and meet in a buffer of
-// [stretches, width] numbers.
-constexpr int64_t sum_columns = 256, sum_rows = 8, sum_blocks = int64_t{132} * 8;
+// On CUDA blocks of threads sum some rows of up to sum_columns columns each, and meet in a buffer
+// of [stretches, width] numbers. A block has all it can read at once, or more.
+constexpr int64_t sum_columns = 2048, sum_at_once = 8 * sum_columns, sum_blocks = int64_t{132} * 4;
 inline int64_t sum_stretches(int64_t rows, int64_t width) {
-  const int64_t across = (width + sum_columns - 1) / sum_columns;
-  const int64_t most = (rows + 4 * sum_rows - 1) / (4 * sum_rows);
-  return std::max<int64_t>(1, std::min(most, sum_blocks / std::max<int64_t>(across, 1)));
+  const int64_t across = std::max<int64_t>(1, (width + sum_columns - 1) / sum_columns);
+  const int64_t most = (rows * width + sum_at_once - 1) / sum_at_once;
+  return std::max<int64_t>(1, std::min({rows, most, sum_blocks}) / across);
 }
 
 }  // namespace braid::kernels
