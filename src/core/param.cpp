@@ -83,6 +83,11 @@ class BoxWalk {
 
 }  // namespace
 
+c10::ScalarType gradient_dtype(const at::Tensor& tensor) {
+  if (!tensor.requires_grad() || !tensor.is_leaf()) return tensor.scalar_type();
+  return tensor.grad_dtype().value_or(tensor.scalar_type());
+}
+
 std::vector<Run> runs_of(const Piece& piece, int64_t count) {
   if (count == 0) return {};
   if (piece.cuts.empty()) return {{piece.first, 0, count}};

@@ -29,15 +29,21 @@ Precision with_tf32() {
   return policy;
 }
 
+// Weights in bf16; sums of gradients, states and the weights that are updated in fp32.
+Precision with_masters() {
+  Precision policy = mixed("bf16_masters", c10::kBFloat16);
+  policy.param = c10::kBFloat16;
+  policy.main_gradients = true;
+  return policy;
+}
+
 // Weights, gradients and optimizer states all in bf16: half the memory, for those who accept the
 // rounding.
-const std::array<Precision, 6>& policies() {
-  static const std::array<Precision, 6> all = {uniform("fp64", c10::kDouble),
-                                               uniform("fp32", c10::kFloat),
-                                               with_tf32(),
-                                               mixed("bf16", c10::kBFloat16),
-                                               mixed("fp16", c10::kHalf),
-                                               uniform("bf16_params", c10::kBFloat16)};
+const std::array<Precision, 7>& policies() {
+  static const std::array<Precision, 7> all = {
+      uniform("fp64", c10::kDouble),         uniform("fp32", c10::kFloat), with_tf32(),
+      mixed("bf16", c10::kBFloat16),         mixed("fp16", c10::kHalf),    with_masters(),
+      uniform("bf16_params", c10::kBFloat16)};
   return all;
 }
 
@@ -95,7 +101,7 @@ void check(const Precision& policy) {
     throw ConfigError(
         {.what = fmt::format("train.fp8 with computation in {}", dtype_name(policy.compute)),
          .why = "what stands between products of 8-bit floats is bf16",
-         .fix = "set train.precision=bf16 or bf16_params, or train.fp8=off"});
+         .fix = "set train.precision=bf16, bf16_masters or bf16_params, or train.fp8=off"});
   if (c10::elementSize(policy.master) < c10::elementSize(policy.param))
     throw ConfigError({.what = fmt::format("master weights in {} under parameters in {}",
                                            dtype_name(policy.master), dtype_name(policy.param)),

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include "braid/core/param.h"
 #include "braid/kernels/linear.h"
 #include "kernels/linear_gradients.h"
 
@@ -181,8 +182,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   job->key = later->key();
   job->of_weight = gradient_place(weight);
   job->of_bias = gradient_place(bias);
-  job->weight = weight.scalar_type();
-  if (bias.defined()) job->bias = bias.scalar_type();
+  job->weight = gradient_dtype(weight);
+  if (bias.defined()) job->bias = gradient_dtype(bias);
   job->place = at::sequence_number::peek();
   const at::Tensor anchor = at::empty({0}, x.options()).requires_grad_(!x.requires_grad());
   return LateLinear::apply(anchor, x.dim() > 2 ? x.contiguous() : x, LateWeights{weight, bias},

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "braid/core/param.h"
 #include "kernels/again.h"
 #include "kernels/linear_gradients.h"
 #include "kernels/linear_node.h"
@@ -243,8 +244,8 @@ std::vector<LayerShape> shapes_of(const std::vector<LinearWeights>& layers) {
   for (const LinearWeights& layer : layers) {
     const at::Tensor &w = layer.weight, &b = layer.bias;
     shapes.push_back({.out = w.size(0),
-                      .weight = w.scalar_type(),
-                      .bias = b.defined() ? b.scalar_type() : c10::kFloat,
+                      .weight = gradient_dtype(w),
+                      .bias = b.defined() ? gradient_dtype(b) : c10::kFloat,
                       .by_rows = lies_by_rows(w),
                       .biased = b.defined()});
   }

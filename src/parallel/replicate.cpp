@@ -16,6 +16,7 @@
 
 #include "braid/core/error.h"
 #include "braid/core/observe.h"
+#include "braid/core/param.h"
 #include "parallel/replica_groups.h"
 
 namespace braid::parallel {
@@ -83,7 +84,7 @@ namespace {
 // What one bucket can hold together.
 using Alike = std::tuple<size_t, c10::ScalarType, c10::DeviceType, int>;
 Alike alike(size_t group, const at::Tensor& x) {
-  return {group, x.scalar_type(), x.device().type(), static_cast<int>(x.device().index())};
+  return {group, gradient_dtype(x), x.device().type(), static_cast<int>(x.device().index())};
 }
 
 constexpr int64_t bucket_end = -1;
@@ -155,8 +156,9 @@ void Replicate::State::allocate(Bucket& bucket) {
   if (bucket.flat.defined()) return;
   int64_t elements = 0;
   for (const size_t param : bucket.members) elements += params[param].numel();
-  bucket.flat =
-      at::empty({elements}, params[bucket.members.front()].options().requires_grad(false));
+  const at::Tensor& first_param = params[bucket.members.front()];
+  bucket.flat = at::empty(
+      {elements}, first_param.options().dtype(gradient_dtype(first_param)).requires_grad(false));
   mark(bucket.flat, MemoryKind::gradient);
   int64_t first = 0;
   for (const size_t param : bucket.members) {

@@ -13,6 +13,7 @@
 #include "braid/core/dry.h"
 #include "braid/core/error.h"
 #include "braid/core/observe.h"
+#include "braid/core/param.h"
 #include "braid/memory/instruments.h"
 #include "parallel/host_copy.h"
 
@@ -152,7 +153,8 @@ void release_whole(ZeroFlat& flat) {
 void take_grads_memory(ZeroFlat& flat) {
   if (flat.grads.defined()) return;
   const int64_t padded = flat.whole.numel();
-  flat.grads = at::empty({padded}, flat.whole.options());
+  const c10::ScalarType dtype = gradient_dtype(flat.members.front().param.tensor);
+  flat.grads = at::empty({padded}, flat.whole.options().dtype(dtype));
   mark(flat.grads, MemoryKind::gradient);
   if (flat.elements < padded) flat.grads.narrow(0, flat.elements, padded - flat.elements).zero_();
   for (ZeroMember& member : flat.members) {

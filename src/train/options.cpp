@@ -111,7 +111,9 @@ void describe(Fields& fields, TrainOptions& options) {
                {.at_least = 1, .none = "all", .zero = "auto"});
   fields.choice("last_batch", options.last_batch, {"drop", "keep"},
                 "the incomplete batch at the end of an epoch");
-  fields.field("precision", options.precision, "which dtype each kind of number has",
+  fields.field("precision", options.precision,
+               "which dtype each kind of number has; bf16_params rounds updates and sums of "
+               "gradients to 8 bits, bf16_masters keeps both in fp32",
                {.one_of = precision_names()});
   describe_dtypes(fields, options);
   fields.choice("loss", options.loss, {"relative_l2", "l1", "mse", "cross_entropy"},

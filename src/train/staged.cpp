@@ -81,7 +81,7 @@ class Staged::Tie {
       value_ = pair_.recv(weight_.detach(), other());
     } else if (with_gradient) {
       const MemoryScope buffers(MemoryKind::communication);
-      incoming_ = at::empty(weight_.sizes(), weight_.options());  // it may be away (ZeRO-3)
+      incoming_ = at::empty(weight_.sizes(), weight_.options().dtype(gradient_dtype(weight_)));
       gradient_ = pair_.recv(incoming_, other());
     }
   }

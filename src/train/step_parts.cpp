@@ -38,6 +38,13 @@ void repeat_bits() {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
 }
 
+// Before anything asks for them.
+Precision with_gradients(const nn::Model& model, const Precision& policy) {
+  if (policy.main_gradients)
+    for (const Param& param : model.params()) param.tensor.set_grad_dtype(policy.master);
+  return policy;
+}
+
 // Sums are of losses that are divided by the weight of the whole batch already.
 std::unique_ptr<parallel::Sync> ranks_sync(const nn::Model& model, const RunOptions& options,
                                            const Ranks& ranks) {
@@ -109,7 +116,7 @@ std::unique_ptr<memory::Recompute> recompute_of(const memory::MemoryOptions& opt
 
 StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device device,
                      const Ranks& ranks)
-    : policy(policy_of(options.train)),
+    : policy(with_gradients(model, policy_of(options.train))),
       rounds(ranks.control, ranks.copies()),
       sync(sync_of(model, options, ranks)),
       host(dynamic_cast<parallel::HostParams*>(sync.get())),

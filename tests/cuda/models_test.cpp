@@ -119,12 +119,13 @@ std::string case_name(const testing::TestParamInfo<ModelOnGpu::ParamType>& info)
   return testing::PrintToString(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Reference, ModelOnGpu,
-    testing::Combine(testing::Values(nn::ModelName::mlp, nn::ModelName::vit, nn::ModelName::swinir,
-                                     nn::ModelName::gpt, nn::ModelName::llama),
-                     testing::Values("fp64", "fp32", "tf32", "bf16", "fp16", "bf16_params")),
-    case_name);
+INSTANTIATE_TEST_SUITE_P(Reference, ModelOnGpu,
+                         testing::Combine(testing::Values(nn::ModelName::mlp, nn::ModelName::vit,
+                                                          nn::ModelName::swinir, nn::ModelName::gpt,
+                                                          nn::ModelName::llama),
+                                          testing::Values("fp64", "fp32", "tf32", "bf16", "fp16",
+                                                          "bf16_masters", "bf16_params")),
+                         case_name);
 
 }  // namespace
 }  // namespace braid

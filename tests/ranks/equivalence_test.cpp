@@ -64,17 +64,20 @@ TEST_P(TwoRanks, AreBitEqualToTwoHalves) {
   });
 }
 
-TEST_P(Equivalence, OfTheBf16PolicyWithItsOwnReference) {
+TEST_P(Equivalence, OfPoliciesOfBf16WithTheirOwnReference) {
   const Layout& layout = layouts[std::get<0>(GetParam())];
-  train::RunOptions run = run_of(std::get<1>(GetParam()), layout, "bf16");
-  const data::Batch batch = random_batch(run, samples);
-  const int ranks = layout.shard == 2 ? 4 : 2;
-  const StepOutcome whole = run_steps(run, batch, {});
-  on_ranks(ranks, [&](comm::Group world) {
-    const StepOutcome mine =
-        run_steps(run, share_of(batch, world.rank(), ranks), ranks_of(world, run));
-    expect_same(mine, whole, 0.03);
-  });
+  for (const char* precision : {"bf16", "bf16_masters"}) {
+    SCOPED_TRACE(precision);
+    train::RunOptions run = run_of(std::get<1>(GetParam()), layout, precision);
+    const data::Batch batch = random_batch(run, samples);
+    const int ranks = layout.shard == 2 ? 4 : 2;
+    const StepOutcome whole = run_steps(run, batch, {});
+    on_ranks(ranks, [&](comm::Group world) {
+      const StepOutcome mine =
+          run_steps(run, share_of(batch, world.rank(), ranks), ranks_of(world, run));
+      expect_same(mine, whole, 0.03);
+    });
+  }
 }
 
 const auto models = testing::Values(ModelName::mlp, ModelName::vit, ModelName::swinir,

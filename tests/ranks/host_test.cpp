@@ -76,7 +76,10 @@ INSTANTIATE_TEST_SUITE_P(
     Offload, HostLayouts,
     testing::Values(
         HostCase{"data2", "optimizer"}, HostCase{"data2_micro2", "optimizer", "bf16"},
-        HostCase{"data2", "optimizer", "fp16"}, HostCase{"data2", "optimizer", "fp32", true},
+        HostCase{"data2", "optimizer", "fp16"},
+        HostCase{"data2_micro2", "optimizer", "bf16_masters"},
+        HostCase{"shard2_z2_micro2", "optimizer", "bf16_masters"},
+        HostCase{"data2", "optimizer", "fp32", true},
         HostCase{"shard2_z1", "optimizer", "fp32", true}, HostCase{"shard2_z2_micro2", "optimizer"},
         HostCase{"shard2_z3", "optimizer", "fp32", true}, HostCase{"tensor2", "optimizer"},
         HostCase{"tensor2_shard2_z2", "optimizer", "bf16"},

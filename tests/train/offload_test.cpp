@@ -50,7 +50,8 @@ void expect_same_run(const std::string& yaml, const std::vector<std::string>& se
 
 class OffloadPrecision : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, OffloadPrecision,
-                         testing::Values("fp64", "fp32", "bf16", "bf16_params", "fp16"));
+                         testing::Values("fp64", "fp32", "bf16", "bf16_masters", "bf16_params",
+                                         "fp16"));
 
 TEST_P(OffloadPrecision, TrainsTheSameBits) {
   const std::string precision = std::string("train.precision=") + GetParam();

@@ -118,7 +118,8 @@ TEST(Resume, ScaledLossOfFp16) {
 }
 
 TEST(Resume, Bf16WithMasters) {
-  expect_bit_exact(run_of(mlp_run, {"train.precision=bf16_params"}), {7});
+  for (const char* precision : {"train.precision=bf16_params", "train.precision=bf16_masters"})
+    expect_bit_exact(run_of(mlp_run, {precision}), {7});
 }
 
 TEST(Resume, ReaderThreads) {

@@ -46,6 +46,9 @@ struct Run {
 std::vector<Run> runs_of(const Piece& piece, int64_t count);
 std::vector<int64_t> box_of(const Piece& piece);  // shape of the box
 
+// What gradients of a parameter are held in: its own dtype, or what Tensor::set_grad_dtype said.
+c10::ScalarType gradient_dtype(const at::Tensor& tensor);
+
 struct Param {
   std::string name;
   at::Tensor tensor;

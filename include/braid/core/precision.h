@@ -24,13 +24,14 @@ struct Precision {
   c10::ScalarType reduce = c10::kFloat;   // gradients on the wire
   c10::ScalarType master = c10::kFloat;   // what the optimizer updates; equal to param: no copy
   bool tf32 = false;                      // fp32 matmuls on tensor cores (CUDA)
+  bool main_gradients = false;            // held, and summed over passes, in the dtype of master
   bool scaled_loss = false;               // fp16: small gradients need the dynamic loss scaler
   Fp8 fp8 = Fp8::off;                     // with compute in bf16
   bool operator==(const Precision&) const = default;
 };
 
-std::vector<std::string> precision_names();         // fp64, fp32, tf32, bf16, fp16, bf16_params
-Precision precision(std::string_view name);         // throws ConfigError with the nearest name
+std::vector<std::string> precision_names();  // fp64, fp32, tf32, bf16, fp16, bf16_masters, ...
+Precision precision(std::string_view name);  // throws ConfigError with the nearest name
 std::string_view dtype_name(c10::ScalarType type);  // fp32, bf16, int64, ...
 void check(const Precision& policy);  // throws ConfigError for a policy that loses bits in silence
 
