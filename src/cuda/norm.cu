@@ -26,6 +26,7 @@ struct NormArguments {
   int width;
   int pitch;  // numbers of a row of branch and y: zeros behind those of x
   W eps;
+  Shares<W> shares;  // of the branch
 };
 
 template <class W>
@@ -67,6 +68,7 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 4 :
   if (row >= a.rows) return;  // all threads of the row
   const int lane = where.lane();
   const int64_t begin = row * a.width, wide = row * a.pitch;
+  const W share = a.shares.of(row);
   W x[Items][Vec] = {}, other[Items][Vec] = {};
 #pragma unroll
   for (int i = 0; i < Items; ++i) {
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 4 :
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
 #pragma unroll
-      for (int j = 0; j < Vec; ++j) x[i][j] = a.x.rounded(x[i][j] + other[i][j]);
+      for (int j = 0; j < Vec; ++j) x[i][j] = a.x.rounded(x[i][j] + share * other[i][j]);
       if (column < a.width) a.sum.write(begin + column, x[i]);
     }
   }
@@ -118,7 +120,7 @@ __global__ void norm_long_kernel(NormArguments<W, AnyType, AnyType, AnyType> a) 
     W x[1], other[1];
     a.x.read(begin + i, x);
     a.branch.read(wide + i, other);
-    x[0] += other[0];
+    x[0] += a.shares.of(row) * other[0];
     a.sum.write(begin + i, x);
   }
   const Row<AnyType> from = added ? a.sum : a.x;  // a thread reads what it has written
@@ -149,6 +151,8 @@ struct NormLaunch {
   double eps;
   c10::ScalarType sums;
   int64_t rows, width;
+  at::Tensor keep;
+  double rate;
 
   template <class X, class C, class P>
   bool fits(int vec) const {
@@ -173,7 +177,8 @@ struct NormLaunch {
             rows,
             static_cast<int>(width),
             static_cast<int>(y.size(-1)),
-            static_cast<W>(eps)};
+            static_cast<W>(eps),
+            shares_of<W>(keep, rate, rows)};
   }
 
   template <class W, class X, class C, class P, int Vec>
@@ -198,7 +203,8 @@ struct NormLaunch {
 };
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(
-    const at::Tensor& given, const std::optional<at::Tensor>& branch, const at::Tensor& weight,
+    const at::Tensor& given, const std::optional<at::Tensor>& branch,
+    const std::optional<at::Tensor>& keep, double rate, const at::Tensor& weight,
     const std::optional<at::Tensor>& bias, double eps, c10::ScalarType dtype, int64_t lanes) {
   const c10::cuda::CUDAGuard guard(given.device());
   const int64_t width = given.size(-1), rows = width == 0 ? 0 : given.numel() / width;
@@ -212,7 +218,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(
   TORCH_CHECK(width < (int64_t{1} << 30), "rows of ", width, " numbers are too long for a norm");
   with_row_types(NormLaunch{given.contiguous(), branch ? branch->contiguous() : at::Tensor(),
                             weight.contiguous(), bias ? bias->contiguous() : at::Tensor(), sum, y,
-                            statistics, eps, sums, rows, width});
+                            statistics, eps, sums, rows, width, keep.value_or(at::Tensor()), rate});
   return {sum, y, statistics};
 }
 

@@ -27,7 +27,8 @@ struct NormGradArguments {
   W* parts;  // [1 or 2][blocks][width]
   int64_t rows;
   int width;
-  int pitch;  // numbers of a row of grad, grad_branch and y: zeros behind those of x
+  int pitch;         // numbers of a row of grad, grad_branch and y: zeros behind those of x
+  Shares<W> shares;  // of the branch
 };
 
 template <class W>
@@ -134,7 +135,7 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
     }
     if (a.y.here()) write_again<Items, Vec>(a, wide, unit, where);
     row_sums<2>(sums, slots[turn], where);
-    const W along = sums[0] / W(a.width), level = sums[1] / W(a.width);
+    const W along = sums[0] / W(a.width), level = sums[1] / W(a.width), share = a.shares.of(row);
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
@@ -142,7 +143,10 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
 #pragma unroll
       for (int j = 0; j < Vec; ++j) out[i][j] += scale * (grad[i][j] - level - unit[i][j] * along);
       a.grad_x.write(begin + column, out[i]);
-      if (a.grad_branch.here()) a.grad_branch.write(wide + column, out[i]);
+      if (!a.grad_branch.here()) continue;
+#pragma unroll
+      for (int j = 0; j < Vec; ++j) out[i][j] *= share;
+      a.grad_branch.write(wide + column, out[i]);
     }
     if (a.grad_branch.here())
       write_zeros(a.grad_branch, wide, a.width + lane, a.pitch, where.threads);
@@ -192,6 +196,7 @@ __global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, Any
       if (a.grad_sum.here()) a.grad_sum.read(begin + i, out);
       out[0] += scale * (grad[0] * weight[0] - level - (unit[0] - mean) * scale * along);
       a.grad_x.write(begin + i, out);
+      out[0] *= a.shares.of(row);
       if (a.grad_branch.here()) a.grad_branch.write(wide + i, out);
       if (!a.y.here()) continue;
       W bias[1] = {W(0)};
@@ -229,6 +234,8 @@ struct NormGradLaunch {
   at::Tensor grad, grad_sum, sum, weight, bias, statistics, grad_x, grad_branch, y, parts;
   c10::ScalarType sums;
   int64_t rows, width;
+  at::Tensor keep;
+  double rate;
 
   template <class X, class C, class P>
   bool fits(int vec) const {
@@ -254,7 +261,8 @@ struct NormGradLaunch {
             parts.mutable_data_ptr<W>(),
             rows,
             static_cast<int>(width),
-            static_cast<int>(grad.size(-1))};
+            static_cast<int>(grad.size(-1)),
+            shares_of<W>(keep, rate, rows)};
   }
 
   template <class W, class X, class C, class P, int Vec>
@@ -307,11 +315,12 @@ using Grads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Ten
 Grads norm_grad(const at::Tensor& grad, const std::optional<at::Tensor>& grad_sum,
                 const at::Tensor& sum, const at::Tensor& weight,
                 const std::optional<at::Tensor>& bias, const at::Tensor& statistics,
-                std::optional<c10::ScalarType> branch, bool again) {
+                std::optional<c10::ScalarType> branch, const std::optional<at::Tensor>& keep,
+                double rate, bool again) {
   const c10::cuda::CUDAGuard guard(sum.device());
   const int64_t width = sum.size(-1), rows = statistics.size(0);
   at::Tensor grad_x = at::empty(sum.sizes(), sum.options()), grad_branch, grad_bias, y;
-  if (branch && (*branch != sum.scalar_type() || grad.size(-1) != width))
+  if (branch && (keep || *branch != sum.scalar_type() || grad.size(-1) != width))
     grad_branch = at::empty(grad.sizes(), sum.options().dtype(*branch));
   at::Tensor grad_weight = at::empty(weight.sizes(), weight.options());
   if (statistics.size(1) == 2) grad_bias = at::empty(weight.sizes(), weight.options());
@@ -323,10 +332,11 @@ Grads norm_grad(const at::Tensor& grad, const std::optional<at::Tensor>& grad_su
   }
   const at::Tensor parts =
       at::empty({statistics.size(1), kernels::norm_parts(rows), width}, statistics.options());
-  with_row_types(NormGradLaunch{
-      grad.contiguous(), grad_sum ? grad_sum->contiguous() : at::Tensor(), sum.contiguous(),
-      weight.contiguous(), bias && again ? bias->contiguous() : at::Tensor(), statistics, grad_x,
-      grad_branch, y, parts, statistics.scalar_type(), rows, width});
+  with_row_types(NormGradLaunch{grad.contiguous(), grad_sum ? grad_sum->contiguous() : at::Tensor(),
+                                sum.contiguous(), weight.contiguous(),
+                                bias && again ? bias->contiguous() : at::Tensor(), statistics,
+                                grad_x, grad_branch, y, parts, statistics.scalar_type(), rows,
+                                width, keep.value_or(at::Tensor()), rate});
   add_parts(parts, grad_weight, grad_bias);
   return {grad_x, grad_branch, grad_weight, grad_bias, y};
 }

@@ -135,6 +135,26 @@ __device__ void write_zeros(const Row<T>& rows, int64_t row, int first, int end,
   for (int column = first; column < end; column += step) rows.write(row + column, zero);
 }
 
+// Which samples of a branch are kept, and what they are multiplied by.
+template <class W>
+struct Shares {
+  const bool* keep = nullptr;  // null: all, as they are
+  int rows = 1;                // of a sample
+  W factor = W(1);
+  __device__ W of(int64_t row) const {
+    if (keep == nullptr) return W(1);
+    return keep[static_cast<uint32_t>(row) / static_cast<uint32_t>(rows)] ? factor : W(0);
+  }
+};
+
+template <class W>
+Shares<W> shares_of(const at::Tensor& keep, double rate, int64_t rows) {
+  if (!keep.defined()) return {};
+  TORCH_CHECK(rows < (int64_t{1} << 31), rows, " rows are too many for a dropped branch");
+  return {keep.const_data_ptr<bool>(), static_cast<int>(rows / keep.numel()),
+          static_cast<W>(1 / (1 - rate))};
+}
+
 // Where a thread stands: `threads` of them have a row.
 struct RowThreads {
   int threads;
