@@ -24,8 +24,8 @@ struct NormArguments {
   W* statistics;
   int64_t rows;
   int width;
-  int pitch;  // numbers of a row of branch and y: zeros behind those of x
-  W eps;
+  int pitch;         // numbers of a row of branch and y: zeros behind those of x
+  W eps, each;       // each: 1 / width
   Shares<W> shares;  // of the branch
 };
 
@@ -37,7 +37,7 @@ __device__ void keep_statistics(W* statistics, int64_t row, bool centred, W mean
 
 // Mean and 1 / std of a row that lies in registers; places beyond the row hold zeros.
 template <int Items, int Vec, class W>
-__device__ void row_statistics(const W (&x)[Items][Vec], RowThreads where, int width, W eps,
+__device__ void row_statistics(const W (&x)[Items][Vec], RowThreads where, int width, W each, W eps,
                                bool centred, W& mean, W& scale) {
   __shared__ W slots[2][norm_block / 32];
   const int lane = where.lane();
@@ -49,7 +49,7 @@ __device__ void row_statistics(const W (&x)[Items][Vec], RowThreads where, int w
 #pragma unroll
       for (int j = 0; j < Vec; ++j) sum[0] += x[i][j];
     row_sums<1>(sum, slots[0], where);
-    mean = sum[0] / W(width);
+    mean = sum[0] * each;
     sum[0] = W(0);
   }
 #pragma unroll
@@ -58,14 +58,15 @@ __device__ void row_statistics(const W (&x)[Items][Vec], RowThreads where, int w
 #pragma unroll
       for (int j = 0; j < Vec; ++j) sum[0] += (x[i][j] - mean) * (x[i][j] - mean);
   row_sums<1>(sum, slots[1], where);
-  scale = W(1) / sqrt(sum[0] / W(width) + eps);
+  scale = rsqrt(sum[0] * each + eps);
 }
 
 template <class W, class X, class C, class P, int Vec, int Items>
 __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 4 : 2)
     norm_kernel(NormArguments<W, X, C, P> a, RowThreads where) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * where.groups() + where.group();
-  if (row >= a.rows) return;  // all threads of the row
+  int64_t row = static_cast<int64_t>(blockIdx.x) * where.groups() + where.group();
+  if (row - where.behind() >= a.rows) return;  // all threads of the row, or of two
+  row = min(row, a.rows - 1);
   const int lane = where.lane();
   const int64_t begin = row * a.width, wide = row * a.pitch;
   const W share = a.shares.of(row);
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 4 :
     }
   }
   W mean, scale;
-  row_statistics(x, where, a.width, a.eps, a.bias.here(), mean, scale);
+  row_statistics(x, where, a.width, a.each, a.eps, a.bias.here(), mean, scale);
   if (lane == 0) keep_statistics(a.statistics, row, a.bias.here(), mean, scale);
 #pragma unroll
   for (int i = 0; i < Items; ++i) {
@@ -178,6 +179,7 @@ struct NormLaunch {
             static_cast<int>(width),
             static_cast<int>(y.size(-1)),
             static_cast<W>(eps),
+            W(1) / static_cast<W>(width),
             shares_of<W>(keep, rate, rows)};
   }
 

@@ -101,26 +101,29 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
   const int lane = where.lane();
   W of_weight[Items][Vec] = {}, of_bias[Centred ? Items : 1][Vec] = {};
   const int64_t step = static_cast<int64_t>(gridDim.x) * where.groups();
+  const W each = W(1) / W(a.width);
   int turn = 0;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * where.groups() + where.group();
-       row < a.rows; row += step, turn ^= 1) {
+       row - where.behind() < a.rows; row += step, turn ^= 1) {
+    const bool mine = row < a.rows;
+    const int width = mine ? a.width : 0;
     const int64_t begin = row * a.width, wide = row * a.pitch;
     W grad[Items][Vec] = {}, unit[Items][Vec] = {}, out[Items][Vec] = {};
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
-      if (column >= a.width) continue;
+      if (column >= width) continue;
       a.grad.read(wide + column, grad[i]);
       a.sum.read(begin + column, unit[i]);
       if (a.grad_sum.here()) a.grad_sum.read(begin + column, out[i]);
     }
     if (row + step < a.rows) ask_for_row<Items, Vec>(a, row + step, where);
-    const auto [mean, scale] = statistics_of<Centred>(a.statistics, row);
+    const auto [mean, scale] = statistics_of<Centred>(a.statistics, mine ? row : 0);
     W sums[2] = {W(0), W(0)};
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
-      if (column >= a.width) continue;
+      if (column >= width) continue;
       W weight[Vec];
       a.weight.read(column, weight);
 #pragma unroll
@@ -133,9 +136,11 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
         if constexpr (Centred) sums[1] += grad[i][j];
       }
     }
-    if (a.y.here()) write_again<Items, Vec>(a, wide, unit, where);
+    if (a.y.here() && mine) write_again<Items, Vec>(a, wide, unit, where);
     row_sums<2>(sums, slots[turn], where);
-    const W along = sums[0] / W(a.width), level = sums[1] / W(a.width), share = a.shares.of(row);
+    const W along = sums[0] * each, level = sums[1] * each;
+    if (!mine) continue;
+    const W share = a.shares.of(row);
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
