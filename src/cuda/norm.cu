@@ -24,8 +24,9 @@ struct NormArguments {
   W* statistics;
   int64_t rows;
   int width;
-  int pitch;  // numbers of a row of branch and y: zeros behind those of x
-  W eps;
+  int pitch;         // numbers of a row of branch and y: zeros behind those of x
+  W eps, each;       // each: 1 / width
+  Shares<W> shares;  // of the branch
 };
 
 template <class W>
@@ -36,7 +37,7 @@ __device__ void keep_statistics(W* statistics, int64_t row, bool centred, W mean
 
 // Mean and 1 / std of a row that lies in registers; places beyond the row hold zeros.
 template <int Items, int Vec, class W>
-__device__ void row_statistics(const W (&x)[Items][Vec], RowThreads where, int width, W eps,
+__device__ void row_statistics(const W (&x)[Items][Vec], RowThreads where, int width, W each, W eps,
                                bool centred, W& mean, W& scale) {
   __shared__ W slots[2][norm_block / 32];
   const int lane = where.lane();
@@ -48,7 +49,7 @@ __device__ void row_statistics(const W (&x)[Items][Vec], RowThreads where, int w
 #pragma unroll
       for (int j = 0; j < Vec; ++j) sum[0] += x[i][j];
     row_sums<1>(sum, slots[0], where);
-    mean = sum[0] / W(width);
+    mean = sum[0] * each;
     sum[0] = W(0);
   }
 #pragma unroll
@@ -57,16 +58,18 @@ __device__ void row_statistics(const W (&x)[Items][Vec], RowThreads where, int w
 #pragma unroll
       for (int j = 0; j < Vec; ++j) sum[0] += (x[i][j] - mean) * (x[i][j] - mean);
   row_sums<1>(sum, slots[1], where);
-  scale = W(1) / sqrt(sum[0] / W(width) + eps);
+  scale = rsqrt(sum[0] * each + eps);
 }
 
 template <class W, class X, class C, class P, int Vec, int Items>
 __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 4 : 2)
     norm_kernel(NormArguments<W, X, C, P> a, RowThreads where) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * where.groups() + where.group();
-  if (row >= a.rows) return;  // all threads of the row
+  int64_t row = static_cast<int64_t>(blockIdx.x) * where.groups() + where.group();
+  if (row - where.behind() >= a.rows) return;  // all threads of the row, or of two
+  row = min(row, a.rows - 1);
   const int lane = where.lane();
   const int64_t begin = row * a.width, wide = row * a.pitch;
+  const W share = a.shares.of(row);
   W x[Items][Vec] = {}, other[Items][Vec] = {};
 #pragma unroll
   for (int i = 0; i < Items; ++i) {
@@ -79,12 +82,12 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 4 :
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
 #pragma unroll
-      for (int j = 0; j < Vec; ++j) x[i][j] = a.x.rounded(x[i][j] + other[i][j]);
+      for (int j = 0; j < Vec; ++j) x[i][j] = a.x.rounded(x[i][j] + share * other[i][j]);
       if (column < a.width) a.sum.write(begin + column, x[i]);
     }
   }
   W mean, scale;
-  row_statistics(x, where, a.width, a.eps, a.bias.here(), mean, scale);
+  row_statistics(x, where, a.width, a.each, a.eps, a.bias.here(), mean, scale);
   if (lane == 0) keep_statistics(a.statistics, row, a.bias.here(), mean, scale);
 #pragma unroll
   for (int i = 0; i < Items; ++i) {
@@ -118,7 +121,7 @@ __global__ void norm_long_kernel(NormArguments<W, AnyType, AnyType, AnyType> a) 
     W x[1], other[1];
     a.x.read(begin + i, x);
     a.branch.read(wide + i, other);
-    x[0] += other[0];
+    x[0] += a.shares.of(row) * other[0];
     a.sum.write(begin + i, x);
   }
   const Row<AnyType> from = added ? a.sum : a.x;  // a thread reads what it has written
@@ -149,6 +152,8 @@ struct NormLaunch {
   double eps;
   c10::ScalarType sums;
   int64_t rows, width;
+  at::Tensor keep;
+  double rate;
 
   template <class X, class C, class P>
   bool fits(int vec) const {
@@ -173,7 +178,9 @@ struct NormLaunch {
             rows,
             static_cast<int>(width),
             static_cast<int>(y.size(-1)),
-            static_cast<W>(eps)};
+            static_cast<W>(eps),
+            W(1) / static_cast<W>(width),
+            shares_of<W>(keep, rate, rows)};
   }
 
   template <class W, class X, class C, class P, int Vec>
@@ -198,7 +205,8 @@ struct NormLaunch {
 };
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(
-    const at::Tensor& given, const std::optional<at::Tensor>& branch, const at::Tensor& weight,
+    const at::Tensor& given, const std::optional<at::Tensor>& branch,
+    const std::optional<at::Tensor>& keep, double rate, const at::Tensor& weight,
     const std::optional<at::Tensor>& bias, double eps, c10::ScalarType dtype, int64_t lanes) {
   const c10::cuda::CUDAGuard guard(given.device());
   const int64_t width = given.size(-1), rows = width == 0 ? 0 : given.numel() / width;
@@ -212,7 +220,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(
   TORCH_CHECK(width < (int64_t{1} << 30), "rows of ", width, " numbers are too long for a norm");
   with_row_types(NormLaunch{given.contiguous(), branch ? branch->contiguous() : at::Tensor(),
                             weight.contiguous(), bias ? bias->contiguous() : at::Tensor(), sum, y,
-                            statistics, eps, sums, rows, width});
+                            statistics, eps, sums, rows, width, keep.value_or(at::Tensor()), rate});
   return {sum, y, statistics};
 }
 

@@ -27,7 +27,8 @@ struct NormGradArguments {
   W* parts;  // [1 or 2][blocks][width]
   int64_t rows;
   int width;
-  int pitch;  // numbers of a row of grad, grad_branch and y: zeros behind those of x
+  int pitch;         // numbers of a row of grad, grad_branch and y: zeros behind those of x
+  Shares<W> shares;  // of the branch
 };
 
 template <class W>
@@ -100,26 +101,29 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
   const int lane = where.lane();
   W of_weight[Items][Vec] = {}, of_bias[Centred ? Items : 1][Vec] = {};
   const int64_t step = static_cast<int64_t>(gridDim.x) * where.groups();
+  const W each = W(1) / W(a.width);
   int turn = 0;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * where.groups() + where.group();
-       row < a.rows; row += step, turn ^= 1) {
+       row - where.behind() < a.rows; row += step, turn ^= 1) {
+    const bool mine = row < a.rows;
+    const int width = mine ? a.width : 0;
     const int64_t begin = row * a.width, wide = row * a.pitch;
     W grad[Items][Vec] = {}, unit[Items][Vec] = {}, out[Items][Vec] = {};
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
-      if (column >= a.width) continue;
+      if (column >= width) continue;
       a.grad.read(wide + column, grad[i]);
       a.sum.read(begin + column, unit[i]);
       if (a.grad_sum.here()) a.grad_sum.read(begin + column, out[i]);
     }
     if (row + step < a.rows) ask_for_row<Items, Vec>(a, row + step, where);
-    const auto [mean, scale] = statistics_of<Centred>(a.statistics, row);
+    const auto [mean, scale] = statistics_of<Centred>(a.statistics, mine ? row : 0);
     W sums[2] = {W(0), W(0)};
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
-      if (column >= a.width) continue;
+      if (column >= width) continue;
       W weight[Vec];
       a.weight.read(column, weight);
 #pragma unroll
@@ -132,9 +136,11 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
         if constexpr (Centred) sums[1] += grad[i][j];
       }
     }
-    if (a.y.here()) write_again<Items, Vec>(a, wide, unit, where);
+    if (a.y.here() && mine) write_again<Items, Vec>(a, wide, unit, where);
     row_sums<2>(sums, slots[turn], where);
-    const W along = sums[0] / W(a.width), level = sums[1] / W(a.width);
+    const W along = sums[0] * each, level = sums[1] * each;
+    if (!mine) continue;
+    const W share = a.shares.of(row);
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
@@ -142,7 +148,10 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
 #pragma unroll
       for (int j = 0; j < Vec; ++j) out[i][j] += scale * (grad[i][j] - level - unit[i][j] * along);
       a.grad_x.write(begin + column, out[i]);
-      if (a.grad_branch.here()) a.grad_branch.write(wide + column, out[i]);
+      if (!a.grad_branch.here()) continue;
+#pragma unroll
+      for (int j = 0; j < Vec; ++j) out[i][j] *= share;
+      a.grad_branch.write(wide + column, out[i]);
     }
     if (a.grad_branch.here())
       write_zeros(a.grad_branch, wide, a.width + lane, a.pitch, where.threads);
@@ -192,6 +201,7 @@ __global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, Any
       if (a.grad_sum.here()) a.grad_sum.read(begin + i, out);
       out[0] += scale * (grad[0] * weight[0] - level - (unit[0] - mean) * scale * along);
       a.grad_x.write(begin + i, out);
+      out[0] *= a.shares.of(row);
       if (a.grad_branch.here()) a.grad_branch.write(wide + i, out);
       if (!a.y.here()) continue;
       W bias[1] = {W(0)};
@@ -229,6 +239,8 @@ struct NormGradLaunch {
   at::Tensor grad, grad_sum, sum, weight, bias, statistics, grad_x, grad_branch, y, parts;
   c10::ScalarType sums;
   int64_t rows, width;
+  at::Tensor keep;
+  double rate;
 
   template <class X, class C, class P>
   bool fits(int vec) const {
@@ -254,7 +266,8 @@ struct NormGradLaunch {
             parts.mutable_data_ptr<W>(),
             rows,
             static_cast<int>(width),
-            static_cast<int>(grad.size(-1))};
+            static_cast<int>(grad.size(-1)),
+            shares_of<W>(keep, rate, rows)};
   }
 
   template <class W, class X, class C, class P, int Vec>
@@ -307,11 +320,12 @@ using Grads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Ten
 Grads norm_grad(const at::Tensor& grad, const std::optional<at::Tensor>& grad_sum,
                 const at::Tensor& sum, const at::Tensor& weight,
                 const std::optional<at::Tensor>& bias, const at::Tensor& statistics,
-                std::optional<c10::ScalarType> branch, bool again) {
+                std::optional<c10::ScalarType> branch, const std::optional<at::Tensor>& keep,
+                double rate, bool again) {
   const c10::cuda::CUDAGuard guard(sum.device());
   const int64_t width = sum.size(-1), rows = statistics.size(0);
   at::Tensor grad_x = at::empty(sum.sizes(), sum.options()), grad_branch, grad_bias, y;
-  if (branch && (*branch != sum.scalar_type() || grad.size(-1) != width))
+  if (branch && (keep || *branch != sum.scalar_type() || grad.size(-1) != width))
     grad_branch = at::empty(grad.sizes(), sum.options().dtype(*branch));
   at::Tensor grad_weight = at::empty(weight.sizes(), weight.options());
   if (statistics.size(1) == 2) grad_bias = at::empty(weight.sizes(), weight.options());
@@ -323,10 +337,11 @@ Grads norm_grad(const at::Tensor& grad, const std::optional<at::Tensor>& grad_su
   }
   const at::Tensor parts =
       at::empty({statistics.size(1), kernels::norm_parts(rows), width}, statistics.options());
-  with_row_types(NormGradLaunch{
-      grad.contiguous(), grad_sum ? grad_sum->contiguous() : at::Tensor(), sum.contiguous(),
-      weight.contiguous(), bias && again ? bias->contiguous() : at::Tensor(), statistics, grad_x,
-      grad_branch, y, parts, statistics.scalar_type(), rows, width});
+  with_row_types(NormGradLaunch{grad.contiguous(), grad_sum ? grad_sum->contiguous() : at::Tensor(),
+                                sum.contiguous(), weight.contiguous(),
+                                bias && again ? bias->contiguous() : at::Tensor(), statistics,
+                                grad_x, grad_branch, y, parts, statistics.scalar_type(), rows,
+                                width, keep.value_or(at::Tensor()), rate});
   add_parts(parts, grad_weight, grad_bias);
   return {grad_x, grad_branch, grad_weight, grad_bias, y};
 }

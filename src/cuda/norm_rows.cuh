@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the two kernels of kernels/norm.h share on the GPU: rows of any dtype in 16-byte pieces, and
-// the threads of a row. A row lies in the registers of 32, 64, 128 or 256 threads of a block, so
-// that memory is read once; several rows share a block and wait for each other nowhere.
+// the threads of a row. A row lies in the registers of 16, 32, 64, 128 or 256 threads of a block,
+// so that memory is read once; several rows share a block and wait for each other nowhere.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/util/BFloat16.h>
@@ -135,12 +135,34 @@ __device__ void write_zeros(const Row<T>& rows, int64_t row, int first, int end,
   for (int column = first; column < end; column += step) rows.write(row + column, zero);
 }
 
+// Which samples of a branch are kept, and what they are multiplied by.
+template <class W>
+struct Shares {
+  const bool* keep = nullptr;  // null: all, as they are
+  int rows = 1;                // of a sample
+  W factor = W(1);
+  __device__ W of(int64_t row) const {
+    if (keep == nullptr) return W(1);
+    return keep[static_cast<uint32_t>(row) / static_cast<uint32_t>(rows)] ? factor : W(0);
+  }
+};
+
+template <class W>
+Shares<W> shares_of(const at::Tensor& keep, double rate, int64_t rows) {
+  if (!keep.defined()) return {};
+  TORCH_CHECK(rows < (int64_t{1} << 31), rows, " rows are too many for a dropped branch");
+  return {keep.const_data_ptr<bool>(), static_cast<int>(rows / keep.numel()),
+          static_cast<W>(1 / (1 - rate))};
+}
+
 // Where a thread stands: `threads` of them have a row.
 struct RowThreads {
   int threads;
   __device__ int group() const { return static_cast<int>(threadIdx.x) / threads; }
   __device__ int groups() const { return norm_block / threads; }
   __device__ int lane() const { return static_cast<int>(threadIdx.x) % threads; }
+  // Of a warp with two rows the second may be none of them, but takes part in the sums.
+  __device__ int behind() const { return threads < 32 ? group() % 2 : 0; }
 };
 
 // Sums over the threads of a row. `slots` [warps of the block][Count] must not be those of the call
@@ -148,9 +170,12 @@ struct RowThreads {
 template <int Count, class W>
 __device__ void row_sums(W (&values)[Count], W* slots, RowThreads where) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2)
+  for (int step = 8; step > 0; step /= 2)
 #pragma unroll
     for (int i = 0; i < Count; ++i) values[i] += __shfl_xor_sync(0xffffffffu, values[i], step);
+  if (where.threads == 16) return;
+#pragma unroll
+  for (int i = 0; i < Count; ++i) values[i] += __shfl_xor_sync(0xffffffffu, values[i], 16);
   if (where.threads == 32) return;
   const int warp = static_cast<int>(threadIdx.x) / 32, first = where.group() * where.threads / 32;
   if (threadIdx.x % 32 == 0)
@@ -172,7 +197,7 @@ struct RowPlan {
 
 inline RowPlan row_plan(int64_t width, int vec) {
   const int64_t pieces = (width + vec - 1) / vec;
-  for (int threads = 32; threads <= norm_block; threads *= 2) {
+  for (int threads = 16; threads <= norm_block; threads *= 2) {
     const int64_t items = (pieces + threads - 1) / threads;
     if (items <= 4 && items * vec <= 16) return {threads, static_cast<int>(items)};
   }

@@ -197,10 +197,17 @@ at::Tensor dropout(const at::Tensor& x, Drop drop) {
   return dropped(x, keep_mask(x, drop), drop.rate);
 }
 
-at::Tensor drop_path(const at::Tensor& x, Drop drop) {
+at::Tensor drop_path(const at::Tensor& x, Drop drop) { return drop_branch(x, drop).value(); }
+
+at::Tensor Branch::value() const { return keep.defined() ? dropped(x, keep, rate) : x; }
+
+Branch drop_branch(const at::Tensor& x, const Drop& drop) {
   at::Tensor one = x.detach();  // [batch, 1, ...]
   for (int64_t dim = 1; dim < x.dim(); ++dim) one = one.narrow(dim, 0, 1);
-  return dropped(x, keep_mask(one, drop.rate, drop.key, drop.first_sample, drop.step), drop.rate);
+  Branch branch(x);
+  branch.keep = keep_mask(one, drop.rate, drop.key, drop.first_sample, drop.step);
+  branch.rate = drop.rate;
+  return branch;
 }
 
 }  // namespace braid::kernels

@@ -18,10 +18,14 @@ using NormGrads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at:
 struct NormRun {
   at::Tensor x, branch, weight, bias, sum, y, statistics;
   double eps;
+  at::Tensor keep = {};  // samples of the branch; undefined: all of them
+  double rate = 0;
 };
 struct NormGradRun {
   at::Tensor grad, grad_sum, sum, weight, bias, statistics;  // bias: for y alone
   at::Tensor grad_x, grad_branch, grad_weight, grad_bias, y;
+  at::Tensor keep = {};
+  double rate = 0;
 };
 
 void norm_on_cpu(const NormRun& run);

@@ -25,7 +25,7 @@ at::Tensor one_after_another(BlockRunner* runner, const std::vector<NamedBlock>&
 }  // namespace
 
 at::Tensor Stream::closed() const {
-  return branch.defined() ? kernels::add_trimmed(sum, branch) : sum;
+  return branch.defined() ? kernels::add_trimmed(sum, branch.value()) : sum;
 }
 
 std::function<Stream(Stream)> closing(BlockForward forward) {

@@ -125,10 +125,10 @@ at::Tensor Norm::forward(const at::Tensor& x, c10::ScalarType dtype) const {
   return kernels::norm_rows(x, {weight, bias}, {.eps = eps_, .dtype = dtype, .lanes = lanes_});
 }
 
-NormedSum Norm::add(const at::Tensor& x, at::Tensor branch) const {
+NormedSum Norm::add(const at::Tensor& x, kernels::Branch branch) const {
   if (as_reference()) {
-    const at::Tensor sum = branch.defined() ? x.add(branch) : x;
-    branch.reset();
+    const at::Tensor sum = branch.defined() ? x.add(branch.value()) : x;
+    branch = {};
     return {sum, forward(sum)};
   }
   const auto here = enter();

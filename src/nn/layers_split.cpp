@@ -210,10 +210,10 @@ at::Tensor Dropout::operator()(const at::Tensor& x, const Pass& pass,
   return kernels::dropout(x, drop);
 }
 
-at::Tensor DropPath::operator()(const at::Tensor& x, const Pass& pass) const {
+kernels::Branch DropPath::operator()(const at::Tensor& x, const Pass& pass) const {
   if (!drop_.active(pass)) return x;
   const kernels::Drop drop = drop_.at(pass);
-  if (kernels_ == Kernels::braid) return kernels::drop_path(x, drop);
+  if (kernels_ == Kernels::braid) return kernels::drop_branch(x, drop);
   std::vector<int64_t> one(static_cast<size_t>(x.dim()), 1);
   one[0] = x.size(0);
   const at::Tensor factors = at::empty(one, x.options());

@@ -211,7 +211,7 @@ Stream SwinBlock::forward(Stream in, const Pass& pass) const {
   if (as_reference()) return {forward_as_reference(in.closed(), pass)};
   NormedSum first = norm1_->add(in.sum, std::move(in.branch));
   in = {};
-  at::Tensor attended = path1_(attn_->forward(std::exchange(first.y, {}), shift_, pass), pass);
+  kernels::Branch attended = path1_(attn_->forward(std::exchange(first.y, {}), shift_, pass), pass);
   NormedSum second = norm2_->add(first.sum, std::move(attended));
   first = {};
   return {second.sum, path2_(mlp_->forward(std::exchange(second.y, {}), pass), pass)};
@@ -220,8 +220,8 @@ Stream SwinBlock::forward(Stream in, const Pass& pass) const {
 at::Tensor SwinBlock::forward_as_reference(const at::Tensor& input, const Pass& pass) const {
   std::vector<at::Tensor> named;  // Python holds what a function named until it returns
   const at::Tensor x =
-      input + path1_(attend_as_reference(norm1_->forward(input), pass, named), pass);
-  return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass);
+      input + path1_(attend_as_reference(norm1_->forward(input), pass, named), pass).value();
+  return x + path2_(mlp_->forward(norm2_->forward(x), pass), pass).value();
 }
 
 void SwinBlock::rows(std::vector<LayerRow>& table, int64_t rows, int64_t columns) const {

@@ -100,7 +100,7 @@ class VitBlock : public Layer {
     const auto here = enter();
     NormedSum first = norm1_->add(in.sum, std::move(in.branch));
     in = {};
-    at::Tensor attended = path1_(attn_->forward(std::exchange(first.y, {}), pass), pass);
+    kernels::Branch attended = path1_(attn_->forward(std::exchange(first.y, {}), pass), pass);
     NormedSum second = norm2_->add(first.sum, std::move(attended));
     first = {};
     return {second.sum, path2_(mlp_->forward(std::exchange(second.y, {}), pass), pass)};

@@ -193,7 +193,8 @@ using RowMaker = std::function<Run(Pool&, int64_t rows, int64_t width, c10::Scal
 // braid's own norms, as the dispatcher knows them.
 using NormGrads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
     const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&, const at::Tensor&,
-    const std::optional<at::Tensor>&, const at::Tensor&, std::optional<c10::ScalarType>, bool);
+    const std::optional<at::Tensor>&, const at::Tensor&, std::optional<c10::ScalarType>,
+    const std::optional<at::Tensor>&, double, bool);
 Run run_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t, bool layer) {
   const kernels::NormWeights weights = {pool.take({width}, t),
                                         layer ? pool.take({width}, t) : at::Tensor()};
@@ -209,7 +210,9 @@ Run run_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t, bo
                    w = pool.take({width}, t);
   const auto wide = t == c10::kDouble ? c10::kDouble : c10::kFloat;
   const at::Tensor statistics = at::ones({rows, layer ? 2 : 1}, x.options().dtype(wide));
-  return [=] { op.call(g, std::nullopt, x, w, std::nullopt, statistics, std::nullopt, false); };
+  return [=] {
+    op.call(g, std::nullopt, x, w, std::nullopt, statistics, std::nullopt, std::nullopt, 0, false);
+  };
 }
 Run run_layer_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
   return run_norm(pool, rows, width, t, true);

@@ -19,6 +19,7 @@ struct NormCase {
   int64_t rows, width;
   c10::ScalarType stream, compute, weights;
   bool layer = true, added = true;
+  bool dropped = false;  // samples of three rows, of the branch
 };
 
 at::Tensor on_host(at::IntArrayRef shape, std::string_view name, c10::ScalarType dtype) {
@@ -28,7 +29,8 @@ at::Tensor on_host(at::IntArrayRef shape, std::string_view name, c10::ScalarType
 }
 
 Many host_inputs(const NormCase& of) {
-  const std::vector<int64_t> shape = {of.rows, of.width};
+  std::vector<int64_t> shape = {of.rows, of.width};
+  if (of.dropped) shape = {of.rows / 3, 3, of.width};
   Many inputs = {on_host(shape, "x", of.stream), on_host({of.width}, "w", of.weights)};
   if (of.layer) inputs.push_back(on_host({of.width}, "b", of.weights));
   if (of.added) inputs.push_back(on_host(shape, "branch", of.compute));
@@ -42,7 +44,9 @@ Many norm_results(const NormCase& of, Many inputs, c10::ScalarType result) {
   if (of.layer) weights.bias = inputs[2];
   Many results;
   if (of.added) {
-    const auto both = kernels::add_norm_rows(inputs[0], inputs.back(), weights, {.dtype = result});
+    kernels::Branch branch(inputs.back());
+    if (of.dropped) branch = kernels::drop_branch(inputs.back(), {.rate = 0.4, .key = {5}});
+    const auto both = kernels::add_norm_rows(inputs[0], branch, weights, {.dtype = result});
     results = {both.sum, both.y};
   } else {
     results = {kernels::norm_rows(inputs[0], weights, {.dtype = result})};
@@ -58,8 +62,8 @@ Many norm_results(const NormCase& of, Many inputs, c10::ScalarType result) {
 void expect_twins(const NormCase& of) {
   SCOPED_TRACE(testing::Message() << of.rows << " x " << of.width << " " << of.stream << " "
                                   << of.compute << " " << of.weights
-                                  << (of.layer ? " layer" : " rms")
-                                  << (of.added ? " of a sum" : ""));
+                                  << (of.layer ? " layer" : " rms") << (of.added ? " of a sum" : "")
+                                  << (of.dropped ? " dropped" : ""));
   Many host = host_inputs(of), device;
   for (at::Tensor& input : host) {
     device.push_back(input.to(c10::Device(c10::kCUDA, 0)));
@@ -97,6 +101,14 @@ TEST_F(OnGpu, NormEqualsItsTwinForAllDtypes) {
         expect_twins({17, 64, stream, compute, weights});
         expect_twins({17, 65, stream, compute, weights, false, false});
       }
+}
+
+TEST_F(OnGpu, NormDropsSamplesOfTheBranch) {
+  for (const int64_t width : {7, 180, 768, 20000})
+    for (const bool layer : {true, false}) {
+      expect_twins({63, width, f32, b16, f32, layer, true, true});
+      expect_twins({63, width, f32, f32, f32, layer, true, true});
+    }
 }
 
 TEST_F(OnGpu, NormOfManyRowsAddsUpAllOfThem) {

@@ -95,6 +95,31 @@ TEST(Norm, OfASumEqualsTheFormula) {
     expect_near(layer, by_ops, {x, norm_input(x.sizes(), "branch"), weights[0], weights[1]});
 }
 
+TEST(Norm, DropsSamplesOfTheBranch) {
+  const Drop drop = {.rate = 0.4, .key = {5}, .first_sample = 2};
+  const auto call = [&](const Many& x, const Branch& branch, c10::ScalarType dtype) {
+    const NormOfSum both = add_norm_rows(x[0], branch, {x[2], x[3]}, {.eps = 1e-3, .dtype = dtype});
+    return Many{both.sum, both.y};
+  };
+  for (const auto of_branch : {c10::kDouble, c10::kFloat}) {
+    const NormCall one = [&](const Many& x) {
+      return call(x, drop_branch(x[1].to(of_branch), drop), of_branch);
+    };
+    const NormCall by_ops = [&](const Many& x) {
+      const at::Tensor sum = x[0].add(drop_path(x[1], drop));
+      return Many{sum, composed(sum, x[2], x[3])};
+    };
+    const Many in = {norm_input({6, 2, 9}, "x"), norm_input({6, 2, 9}, "branch"),
+                     norm_input({9}, "w"), norm_input({9}, "b")};
+    const double near = of_branch == c10::kDouble ? 1e-12 : 1e-6;
+    expect_near(one, by_ops, in, near);
+    const auto sum_of = [](const NormCall& of) {  // nobody uses y
+      return [of](const Many& x) { return Many{of(x)[0].add(x[2].sum()).add(x[3].sum())}; };
+    };
+    expect_near(sum_of(one), sum_of(by_ops), in, near);
+  }
+}
+
 TEST(Norm, WithoutABranchPassesXOn) {
   const NormCall rms = [](const Many& x) {
     const NormOfSum both = add_norm_rows(x[0], {}, {x[1]}, wide_eps);

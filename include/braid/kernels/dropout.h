@@ -7,6 +7,7 @@
 //   of the global batch
 #pragma once
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -35,6 +36,18 @@ struct Drop {
 
 at::Tensor dropout(const at::Tensor& x, Drop drop);    // an element each; x is [batch, ...]
 at::Tensor drop_path(const at::Tensor& x, Drop drop);  // whole samples
+
+// What is added to a stream, whole samples of it dropped: the norm that adds it does that on the
+// way (kernels/norm.h).
+struct Branch {
+  Branch(at::Tensor what = {}) : x(std::move(what)) {}  // NOLINT: a tensor is one
+  at::Tensor x;
+  at::Tensor keep = {};  // bool, an element a sample; undefined: all of them
+  double rate = 0;       // what is kept is divided by 1 - rate
+  bool defined() const { return x.defined(); }
+  at::Tensor value() const;
+};
+Branch drop_branch(const at::Tensor& x, const Drop& drop);  // drop_path, not done yet
 
 // Element i is true with probability 1 - rate, decided by (key, first + i).
 at::Tensor keep_mask(const at::Tensor& like, double rate, RandomKey key, int64_t first,

@@ -10,6 +10,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/kernels/dropout.h"
+
 namespace braid::kernels {
 
 struct NormWeights {
@@ -34,10 +36,10 @@ struct NormOfSum {
 at::Tensor norm_rows(const at::Tensor& x, const NormWeights& weights,
                      const NormOptions& options = {});
 
-// The sum is rounded to the dtype of x before it is normalised. branch: sizes of x, any dtype; if
-// it is undefined, the sum is x itself: who goes on with that one gets one gradient, not two to
-// add.
-NormOfSum add_norm_rows(const at::Tensor& x, const at::Tensor& branch, const NormWeights& weights,
+// The sum is rounded to the dtype of x before it is normalised. branch: sizes of x, any dtype,
+// samples of it dropped on the way; if it is undefined, the sum is x itself: who goes on with that
+// one gets one gradient, not two to add.
+NormOfSum add_norm_rows(const at::Tensor& x, const Branch& branch, const NormWeights& weights,
                         const NormOptions& options = {});
 
 }  // namespace braid::kernels

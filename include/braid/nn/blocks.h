@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "braid/kernels/dropout.h"
 #include "braid/nn/model.h"
 
 namespace braid::nn {
@@ -19,7 +20,7 @@ namespace braid::nn {
 // the next block begins with adds in the same pass over memory (nn::Norm::add).
 struct Stream {
   at::Tensor sum;
-  at::Tensor branch = {};  // undefined: is in the sum already
+  kernels::Branch branch = {};  // undefined: is in the sum already
   at::Tensor closed() const;
 };
 

@@ -225,7 +225,7 @@ class Norm : public Layer {
   using Layer::Layer;
   at::Tensor forward(const at::Tensor& x) const { return forward(x, compute()); }
   at::Tensor forward(const at::Tensor& x, c10::ScalarType dtype) const;
-  NormedSum add(const at::Tensor& x, at::Tensor branch = {}) const;
+  NormedSum add(const at::Tensor& x, kernels::Branch branch = {}) const;
   LayerRow row(std::vector<int64_t> lead) const;
   at::Tensor weight, bias;  // no bias: RMS norm
 
@@ -301,7 +301,7 @@ class DropPath {
  public:
   DropPath(const Scope& scope, const std::string& name, double rate)
       : drop_(scope, name, rate), kernels_(scope.build.kernels) {}
-  at::Tensor operator()(const at::Tensor& x, const Pass& pass) const;
+  kernels::Branch operator()(const at::Tensor& x, const Pass& pass) const;
 
  private:
   Dropout drop_;
