@@ -104,8 +104,7 @@ struct Predicted {
 Predicted predict(const Case& c, const plan::Cluster& cluster) {
   Predicted predicted;
   predicted.layout = plan::dry_layout(c.run, 1, {.evaluation = false});
-  const plan::CostModel model(cluster, {.tf32 = c.run.train.precision == "tf32"});
-  predicted.time = plan::simulate(predicted.layout, model);
+  predicted.time = plan::simulate(predicted.layout, plan::cost_model(cluster, c.run, 1));
   return predicted;
 }
 

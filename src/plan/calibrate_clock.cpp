@@ -73,6 +73,13 @@ double DeviceClock::behind(const std::function<void()>& run, int64_t times) {
          static_cast<double>(times);
 }
 
+double DeviceClock::steady_seconds(const std::function<void()>& run) {
+  constexpr double warm = 0.8, timed = 0.4;
+  const double each = std::max(round(run, 3), 1e-6);
+  round(run, static_cast<int64_t>(std::ceil(warm / each)));
+  return round(run, static_cast<int64_t>(std::ceil(timed / each)));
+}
+
 double DeviceClock::seconds(const std::function<void()>& run) {
   run();
   const double first = round(run, 1);

@@ -12,6 +12,8 @@ class DeviceClock {
   explicit DeviceClock(c10::Device device);
   // Of one call, after warm-up: the median of three rounds of many.
   double seconds(const std::function<void()>& run);
+  // After almost a second of nothing else, as in the steps of a run: power is short then.
+  double steady_seconds(const std::function<void()>& run);
   void finish();  // waits for the device
 
  private:

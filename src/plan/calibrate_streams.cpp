@@ -301,9 +301,9 @@ bool is_a_dtype(const std::string& name) { return name != "tf32"; }  // moves by
 
 void add_stream_tasks(const TaskOptions& options, std::vector<Task>& tasks) {
   using List = std::vector<int64_t>;
-  const List sizes =
-      options.small ? List{1 << 14, 1 << 17}
-                    : List{1 << 14, 1 << 18, 1 << 21, 1 << 24, 1 << 26, 1 << 28, int64_t{1} << 31};
+  const List sizes = options.small
+                         ? List{1 << 14, 1 << 17}
+                         : List{1 << 14, 1 << 18, 1 << 22, 1 << 25, 1 << 28, int64_t{1} << 31};
   for (const std::string& dtype : options.dtypes)
     if (is_a_dtype(dtype))
       for (const StreamKind& kind : stream_kinds())
@@ -313,7 +313,7 @@ void add_stream_tasks(const TaskOptions& options, std::vector<Task>& tasks) {
 
 void add_row_tasks(const TaskOptions& options, std::vector<Task>& tasks) {
   using List = std::vector<int64_t>;
-  const List rows = options.small ? List{64} : List{512, 4096, 32768, 262144};
+  const List rows = options.small ? List{64} : List{1024, 16384, 262144};
   const List widths = options.small ? List{32} : List{64, 192, 768, 3072, 12288};
   for (const std::string& dtype : options.dtypes) {
     if (!is_a_dtype(dtype)) continue;

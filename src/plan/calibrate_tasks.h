@@ -33,11 +33,11 @@ class Pool {
 // One operator at one size. Made just before it is timed.
 struct Task {
   Work work = Work::pointwise;
-  std::string name;  // of the kernel, as --only picks it
+  std::string name = {};  // of the kernel, as --only picks it
   c10::ScalarType dtype = c10::kFloat;
   bool tf32 = false;
   double flops = 0, bytes = 0;  // to leave out what takes too long or does not fit
-  std::function<std::function<void()>(Pool&)> prepare;
+  std::function<std::function<void()>(Pool&)> prepare = {};
 };
 
 struct TaskOptions {
@@ -49,6 +49,7 @@ void add_product_tasks(const TaskOptions& options, std::vector<Task>& tasks);
 void add_attention_tasks(const TaskOptions& options, std::vector<Task>& tasks);
 void add_row_tasks(const TaskOptions& options, std::vector<Task>& tasks);
 void add_stream_tasks(const TaskOptions& options, std::vector<Task>& tasks);
+void add_own_tasks(const TaskOptions& options, std::vector<Task>& tasks);
 
 // Several copies of a task's tensors, used in turn: none of them is still in the cache when its
 // turn comes, as in a step, where other tensors come between.

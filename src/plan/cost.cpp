@@ -9,6 +9,7 @@
 
 #include "braid/core/error.h"
 #include "braid/core/precision.h"
+#include "braid/train/layout.h"
 #include "plan/cost_messages.h"
 #include "plan/cost_roofline.h"
 #include "plan/cost_sized.h"
@@ -25,10 +26,11 @@ c10::ScalarType curve_dtype(const std::string& name) {
   return c10::kFloat;  // tf32
 }
 
+bool is_attention(Work work) { return work == Work::attention || work == Work::attention_backward; }
+
 bool is_product(Work work) {
   return work == Work::gemm || work == Work::batched || work == Work::grouped ||
-         work == Work::convolution || work == Work::convolution_backward ||
-         work == Work::attention || work == Work::attention_backward;
+         work == Work::convolution || work == Work::convolution_backward || is_attention(work);
 }
 
 // "gemm_nt_by8", "gemm_nt", "gemm": a curve of the next simpler name serves as well.
@@ -82,6 +84,7 @@ struct CostModel::State {
                                 ? "tf32"
                                 : std::string(dtype_name(sized.dtype));
     const std::string twin = own == "bf16" ? "fp16" : own == "fp16" ? "bf16" : own;
+    if (is_attention(sized.work)) return {own, twin, own == "tf32" ? "fp32" : own};
     if (is_product(sized.work)) return {own, twin};
     return {own, twin, "fp32", "bf16", "fp16"};
   }
@@ -99,7 +102,12 @@ struct CostModel::State {
   double seconds(const Sized& sized) const {
     const double guess = estimate(roofline, sized);
     const Surface* surface = surface_for(sized);
-    return surface == nullptr ? guess : guess * surface->ratio(sized.at);
+    return steady(sized) * (surface == nullptr ? guess : guess * surface->ratio(sized.at));
+  }
+
+  double steady(const Sized& sized) const {
+    const bool heats = is_product(sized.work) && c10::elementSize(sized.dtype) <= 2;
+    return heats && cluster.gpu.hot > 0 ? cluster.gpu.hot : 1;
   }
 
   double host(int kernels) const {
@@ -139,6 +147,11 @@ OpCost CostModel::cost(const memory::Operator& op) const {
   else if (is_product(sized.work) && state_->roofline.computes(op.flops, bytes, sized.dtype))
     cost.bound = Bound::compute;
   return cost;
+}
+
+CostModel cost_model(const Cluster& cluster, const train::RunOptions& options, int64_t world) {
+  return CostModel(cluster, {.graph = train::replays_steps(options, world),
+                             .tf32 = train::policy_of(options.train).tf32});
 }
 
 double CostModel::seconds(const Message& message, int rank) const {

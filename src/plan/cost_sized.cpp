@@ -36,6 +36,8 @@ bool has_word(const Operator& op, std::string_view word) {
   return op.name.find(word) != std::string::npos;
 }
 
+bool is_own(const Operator& op) { return op.name.starts_with("braid::"); }
+
 bool at_strided(const Operator& op, size_t input) {
   return input < 32 && ((op.strided >> input) & 1) != 0;
 }
@@ -103,7 +105,20 @@ void size_convolution(const Operator& op, Sized& sized) {
               std::max(1.0, elements(weight) / std::max(1.0, nth_size(weight, 0)))};
 }
 
+// qkv [images, rows, columns, 3 heads width], table [(2 side - 1)^2, heads].
+void size_windows(const Operator& op, Sized& sized) {
+  const size_t first = sized.work == Work::attention ? 0 : 1;
+  const TensorShape &qkv = op.inputs.at(first), &table = op.inputs.at(first + 1);
+  const double side = (std::sqrt(nth_size(table, 0)) + 1) / 2, tokens = side * side;
+  const double heads = nth_size(table, 1), width = last_size(qkv) / 3;
+  sized.kernel = std::string(to_text(sized.work)) + "_window";
+  sized.dtype = qkv.dtype;
+  sized.at = {std::max(1.0, elements(qkv) / last_size(qkv) / tokens * heads), tokens, tokens,
+              width / heads};
+}
+
 void size_attention(const Operator& op, Sized& sized) {
+  if (has_word(op, "window")) return size_windows(op, sized);
   const size_t first = sized.work == Work::attention ? 0 : 1;
   const TensorShape &q = op.inputs.at(first), &k = op.inputs.at(first + 1);
   const char* kind = has_word(op, "efficient") ? "efficient"
@@ -117,7 +132,7 @@ void size_attention(const Operator& op, Sized& sized) {
 // braid's norms read a branch and write a sum and a 16-bit copy beside what a plain norm moves: as
 // if there were as many more rows.
 double rows_more(const Operator& op, const TensorShape& x, Work work) {
-  if (!op.name.starts_with("braid::")) return 1;
+  if (!is_own(op)) return 1;
   int64_t moved = 0;
   for (const TensorShape& tensor : op.inputs) moved += tensor.bytes();
   for (const TensorShape& tensor : op.outputs) moved += tensor.bytes();
@@ -145,6 +160,7 @@ void size_reduction(const Operator& op, Sized& sized) {
                        last_size(op.outputs[0]) == last_size(x);
   sized.dtype = x.dtype;
   if (columns) sized.kernel = "reduce_columns";
+  if (columns && is_own(op)) sized.kernel = "reduce_columns_own";
   sized.at = {std::max(1.0, elements(x) / kept), kept};
 }
 
@@ -159,7 +175,16 @@ bool is_mixed(const Operator& op) {
   return false;
 }
 
+// braid::gelu_grad_ has a curve of its own, pointwise_gelu_grad.
+std::string own_kernel(const Operator& op) {
+  std::string_view name(op.name);
+  name.remove_prefix(name.find("::") + 2);
+  if (name.ends_with('_')) name.remove_suffix(1);
+  return fmt::format("pointwise_{}", name);
+}
+
 std::string pointwise_kernel(const Operator& op) {
+  if (is_own(op)) return own_kernel(op);
   if (has_word(op, "gelu") || has_word(op, "tanh") || has_word(op, "erf")) return "pointwise_math";
   return op.strided != 0 || is_mixed(op) ? "pointwise_mixed" : "pointwise";
 }
@@ -173,7 +198,7 @@ std::string copy_kernel(const Operator& op) {
 // Chunks of 65,536 elements, 320 to a launch, of so many tensors as fit into its arguments. braid's
 // own kernel takes any number of chunks.
 int update_launches(const Operator& op, bool adam) {
-  if (op.name.starts_with("braid::")) return 1 + static_cast<int>(op.inputs.size() / 5 / 56);
+  if (is_own(op)) return 1 + static_cast<int>(op.inputs.size() / 5 / 56);
   const double lists = adam ? 4 : 1;
   double count = 0;
   for (const TensorShape& tensor : op.inputs) count += elements(tensor);
@@ -193,6 +218,7 @@ void size_stream(const Operator& op, const OpKind& kind, Sized& sized) {
     sized.kernels = update_launches(op, adam);
   }
   if (has_word(op, "embedding_dense")) sized.kernel = "scatter_embedding";
+  if (has_word(op, "cross_entropy_in_place")) sized.kernel = "loss_backward_in_place";
   sized.at = {std::max(1.0, bytes_moved(kind, op))};
 }
 

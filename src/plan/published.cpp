@@ -100,7 +100,7 @@ Prices with_whole_blocks(const LayoutRun& layout, const Prices& prices) {
 }
 
 CostModel model_for(const PublishedTime& row, const Cluster& cluster) {
-  return CostModel(cluster, {.tf32 = train::policy_of(row.options.train).tf32});
+  return cost_model(cluster, row.options, row.world);
 }
 
 int64_t replicas_of(const PublishedTime& row) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "braid/data/options.h"
+#include "braid/train/layout.h"
 #include "braid/train/measure.h"
 #include "plan/space_bound.h"
 #include "plan/space_run.h"
@@ -70,11 +71,11 @@ bool fits_host(const Plan& plan, const Cluster& cluster, int64_t gpus) {
 
 }  // namespace
 
-const CostModel& Evaluator::costs(const train::RunOptions& options) {
-  const bool tf32 = policy_of(options.train).tf32;
-  const auto known = costs_.find(tf32);
+const CostModel& Evaluator::costs(const train::RunOptions& options, int64_t gpus) {
+  const std::pair kind(policy_of(options.train).tf32, train::replays_steps(options, gpus));
+  const auto known = costs_.find(kind);
   if (known != costs_.end()) return known->second;
-  return costs_.emplace(tf32, cost_model(request_.cluster, options)).first->second;
+  return costs_.emplace(kind, cost_model(request_.cluster, options, gpus)).first->second;
 }
 
 LayoutRun Evaluator::run(const train::RunOptions& options, int64_t gpus, bool trace) {
@@ -107,7 +108,7 @@ Plan Evaluator::plan(const train::RunOptions& options, int64_t gpus, bool timeli
   SimulateOptions how{.timeline = timeline, .sample_bytes = file_bytes(options)};
   how.checkpoint_every = static_cast<double>(options.checkpoint.every);
   how.checkpoint_bytes = saved_bytes(layout);
-  plan.time = simulate(layout, costs(options), how);
+  plan.time = simulate(layout, costs(options, gpus), how);
   if (options.train.steps > 0)
     plan.gpu_hours = static_cast<double>(options.train.steps) * plan.time.seconds *
                      static_cast<double>(gpus) / 3600;

@@ -22,11 +22,11 @@ class Evaluator {
 
  private:
   LayoutRun run(const train::RunOptions& options, int64_t gpus, bool trace);
-  const CostModel& costs(const train::RunOptions& options);
+  const CostModel& costs(const train::RunOptions& options, int64_t gpus);
 
   const Request& request_;
   const Base& base_;
-  std::map<bool, CostModel> costs_;  // with and without tf32
+  std::map<std::pair<bool, bool>, CostModel> costs_;  // with and without tf32, and a graph
   int64_t dry_runs_ = 0;
 };
 

@@ -101,6 +101,4 @@ class Bounds {
   int64_t dry_runs_ = 0;
 };
 
-CostModel cost_model(const Cluster& cluster, const train::RunOptions& options);
-
 }  // namespace braid::plan

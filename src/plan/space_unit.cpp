@@ -138,16 +138,12 @@ Unit unit_of(const RankRun& rank, const CostModel& model, const MessageSeconds& 
 
 }  // namespace
 
-CostModel cost_model(const Cluster& cluster, const train::RunOptions& options) {
-  return CostModel(cluster, {.tf32 = policy_of(options.train).tf32});
-}
-
 const CostModel& Bounds::costs(const Choice& choice) {
   const auto known = costs_.find(choice.precision);
   if (known != costs_.end()) return known->second;
-  return costs_
-      .emplace(choice.precision, cost_model(request_.cluster, apply(base_.options, choice)))
-      .first->second;
+  const CostOptions how{.graph = request_.gpus == 1,  // what may forbid it only costs more
+                        .tf32 = policy_of(apply(base_.options, choice).train).tf32};
+  return costs_.emplace(choice.precision, CostModel(request_.cluster, how)).first->second;
 }
 
 train::RunOptions Bounds::alone(const Choice& choice, const Asked& asked, int64_t passes) const {

@@ -79,7 +79,7 @@ void add_time(Verified& seen, const train::RunOptions& options, const VerifyOpti
   VerifyRow row{.name = "time of a step", .bytes = false};
   if (how.cluster != nullptr && how.device.is_cuda())
     row.predicted = simulate(dry_layout(options, seen.world, dry),
-                             CostModel(*how.cluster, {.tf32 = options.train.precision == "tf32"}))
+                             cost_model(*how.cluster, options, seen.world))
                         .seconds;
   if (seen.world == 1) row.measured = middle_of(train::time_steps(options, how.device, how.steps));
   if (row.predicted > 0 || row.measured > 0) seen.rows.push_back(row);

@@ -28,13 +28,9 @@ auto values_of(Result& result) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-}  // namespace
-
-std::string graph_refusal(const RunOptions& options, c10::Device device, const Ranks& ranks) {
-  if (!device.is_cuda()) return "the step runs on the CPU, and graphs are of a GPU";
-  if (!ranks.alone())
-    return fmt::format("there are {} ranks, whose messages are sent by the host",
-                       ranks.mesh.world());
+std::string on_gpus_refusal(const RunOptions& options, int64_t world) {
+  if (world > 1)
+    return fmt::format("there are {} ranks, whose messages are sent by the host", world);
   if (!options.memory.offload.empty()) return "memory.offload moves parts of the step to the host";
   if (options.memory.stashes())
     return "memory.stash and memory.pack_masks stand between autograd and what it keeps";
@@ -44,6 +40,17 @@ std::string graph_refusal(const RunOptions& options, c10::Device device, const R
   if (options.model.kernels == nn::Kernels::reference)
     return "model.kernels = reference runs operator by operator, as upstream does";
   return "";
+}
+
+}  // namespace
+
+bool replays_steps(const RunOptions& options, int64_t world) {
+  return options.train.graph != UseGraph::off && on_gpus_refusal(options, world).empty();
+}
+
+std::string graph_refusal(const RunOptions& options, c10::Device device, const Ranks& ranks) {
+  if (!device.is_cuda()) return "the step runs on the CPU, and graphs are of a GPU";
+  return on_gpus_refusal(options, ranks.mesh.world());
 }
 
 at::Tensor packed(const StepResult& result) {

@@ -46,6 +46,9 @@ struct Gpu {
   // Of the peak, for kernels that use the tensor cores' older instructions (flash attention 2 on
   // Hopper); 0: not said, as 1.
   double older_share = 0;
+  // Times that 16-bit products and attention take under steady load, when power is short; curves
+  // are of short runs. 0: as measured.
+  double hot = 0;
   std::string fitted_on;  // which rows the two constants come from; empty: measured
 
   double peak_of(c10::ScalarType dtype,

@@ -49,4 +49,7 @@ class CostModel {
   std::unique_ptr<State> state_;
 };
 
+// As the step of this run is computed.
+CostModel cost_model(const Cluster& cluster, const train::RunOptions& options, int64_t world);
+
 }  // namespace braid::plan

@@ -32,6 +32,9 @@ Stages stages_of(const RunOptions& options, const parallel::Mesh& mesh, const nn
 int64_t micros_of(const TrainOptions& options, int64_t batch_ranks);
 parallel::Schedule schedule_of(const RunOptions& options, int64_t pipeline, int64_t micros);
 
+// Whether steps of such a run on GPUs are replayed as a CUDA graph.
+bool replays_steps(const RunOptions& options, int64_t world);
+
 int64_t experts_of(const nn::ModelOptions& model);  // of a layer; 0: it has no mixtures
 nn::Layout layout_of(const RunOptions& options, const Ranks& ranks);
 

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// braid's own kernels, called as the models call them.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "braid/kernels/activation.h"
+#include "braid/kernels/attention.h"
+#include "braid/kernels/head_loss.h"
+#include "braid/kernels/rotary.h"
+#include "braid/kernels/window_attention.h"
+#include "plan/calibrate_tasks.h"
+
+namespace braid::plan {
+namespace {
+
+using kernels::Activated;
+using kernels::Activation;
+using Run = std::function<void()>;
+
+double product_of(at::IntArrayRef sizes) {
+  double all = 1;
+  for (const int64_t size : sizes) all *= static_cast<double>(size);
+  return all;
+}
+
+// Of tensors with `count` elements each; in place where the step works in place.
+Run activation_run(Pool& pool, Activation kind, int64_t count, c10::ScalarType type, bool back) {
+  const at::Tensor x = pool.take({count}, type);
+  const at::Tensor up = kind == Activation::swiglu ? pool.take({count}, type) : at::Tensor();
+  const Activated input(kind, x, up);
+  if (!back) return [=] { kernels::activation_value(input); };
+  const at::Tensor grad = pool.take({count}, type).clone();
+  return [=] {
+    at::Tensor overwritten = grad;
+    kernels::activation_back(input, overwritten);
+  };
+}
+
+Run rotary_run(Pool& pool, int64_t count, c10::ScalarType type) {
+  constexpr int64_t heads = 10, width = 128;  // of q and k
+  const int64_t tokens = std::max<int64_t>(1, count / heads / width);
+  const at::Tensor q = pool.take({1, tokens, 8, width}, type),
+                   k = pool.take({1, tokens, 2, width}, type);
+  const auto wide = at::TensorOptions().device(pool.device()).dtype(c10::kFloat);
+  const kernels::Turn turn{at::ones({tokens, width / 2}, wide),
+                           at::zeros({tokens, width / 2}, wide)};
+  return [=] { kernels::rotary(q, k, turn); };
+}
+
+struct OwnStream {
+  const char* name;
+  double moved;  // tensors read and written
+  std::function<Run(Pool&, int64_t count, c10::ScalarType)> make;
+};
+
+std::vector<OwnStream> own_streams() {
+  const auto activation = [](Activation kind, bool back) {
+    return [=](Pool& pool, int64_t count, c10::ScalarType type) {
+      return activation_run(pool, kind, count, type, back);
+    };
+  };
+  return {{"pointwise_gelu", 2, activation(Activation::gelu, false)},
+          {"pointwise_gelu_grad", 4, activation(Activation::gelu, true)},
+          {"pointwise_swiglu", 3, activation(Activation::swiglu, false)},
+          {"pointwise_swiglu_grad", 6, activation(Activation::swiglu, true)},
+          {"pointwise_rotary", 2, rotary_run}};
+}
+
+Task own_stream_task(const OwnStream& kind, c10::ScalarType dtype, int64_t bytes) {
+  Task task{.work = Work::pointwise, .name = kind.name, .dtype = dtype};
+  task.bytes = static_cast<double>(bytes);
+  const auto element = static_cast<double>(c10::elementSize(dtype));
+  const auto count = static_cast<int64_t>(task.bytes / element / kind.moved) / 1280 * 1280;
+  task.prepare = [=, make = kind.make](Pool& pool) {
+    return in_turn(pool, static_cast<double>(bytes), [&] { return make(pool, count, dtype); });
+  };
+  return task;
+}
+
+Task columns_task(c10::ScalarType dtype, int64_t rows, int64_t width) {
+  Task task{.work = Work::reduce, .name = "reduce_columns_own", .dtype = dtype};
+  task.bytes = product_of({rows, width}) * static_cast<double>(c10::elementSize(dtype));
+  task.prepare = [=, bytes = task.bytes](Pool& pool) {
+    const auto op = c10::Dispatcher::singleton()
+                        .findSchemaOrThrow("braid::column_sum", "")
+                        .typed<at::Tensor(const at::Tensor&, c10::ScalarType)>();
+    return in_turn(pool, bytes, [&]() -> Run {
+      const at::Tensor x = pool.take({rows, width}, dtype);
+      return [=] { op.call(x, c10::kFloat); };
+    });
+  };
+  return task;
+}
+
+Task own_loss_task(c10::ScalarType dtype, int64_t rows, int64_t classes) {
+  Task task{.work = Work::loss_backward, .name = "loss_backward_in_place", .dtype = dtype};
+  task.bytes = 2 * product_of({rows, classes}) * static_cast<double>(c10::elementSize(dtype));
+  task.prepare = [=](Pool& pool) -> Run {
+    const at::Tensor scores = pool.take({rows, classes}, dtype).clone();
+    const at::TensorOptions there = scores.options();
+    const at::Tensor losses = at::zeros({rows}, there.dtype(c10::kFloat));
+    const at::Tensor target = at::arange(rows, there.dtype(c10::kLong)).remainder_(classes);
+    const at::Tensor weight = at::ones({}, there.dtype(c10::kFloat));
+    return [=] { kernels::cross_entropy_in_place(scores, losses, target, weight, -100); };
+  };
+  return task;
+}
+
+// Backward the graph is kept: only its gradients are timed.
+Run run_or_back(const std::function<at::Tensor()>& forward, const std::vector<at::Tensor>& leaves,
+                bool back) {
+  if (!back) return [=] { forward(); };
+  for (const at::Tensor& leaf : leaves) leaf.requires_grad_();
+  const at::Tensor y = forward(), grad = y.detach().clone();
+  return [=] { torch::autograd::grad({y}, leaves, {grad}, /*retain_graph=*/true); };
+}
+
+struct Heads {
+  int64_t batch, tokens, width;
+  bool causal;
+  bool cudnn = true;  // where it has a kernel
+};
+
+Task attention_task(const std::string& dtype, const Heads& h, bool back) {
+  constexpr int64_t heads = 8;
+  const c10::ScalarType type = task_dtype(dtype);
+  const Work work = back ? Work::attention_backward : Work::attention;
+  Task task{.work = work, .dtype = type};
+  task.name = fmt::format("{}{}", to_text(work), h.causal ? "_causal" : "");
+  const double rows = product_of({h.batch, heads, h.tokens, h.width});
+  task.flops = (back ? 10.0 : 4.0) * rows * static_cast<double>(h.tokens) * (h.causal ? 0.5 : 1.0);
+  task.bytes = 8 * rows * static_cast<double>(c10::elementSize(type));
+  task.prepare = [=](Pool& pool) -> Run {
+    // Heads of a token beside each other, as a layer gives them.
+    const auto of_tokens = [&] {
+      return pool.take({h.batch, h.tokens, heads, h.width}, type).transpose(1, 2).detach();
+    };
+    const std::vector<at::Tensor> qkv = {of_tokens(), of_tokens(), of_tokens()};
+    const auto forward = [=] {
+      return kernels::attention(qkv[0], qkv[1], qkv[2], {.causal = h.causal, .cudnn = h.cudnn});
+    };
+    return run_or_back(forward, qkv, back);
+  };
+  return task;
+}
+
+Task window_task(const std::string& dtype, int64_t images, int64_t width, bool back) {
+  constexpr int64_t edge = 64, heads = 6, side = 8;
+  const c10::ScalarType type = task_dtype(dtype);
+  const Work work = back ? Work::attention_backward : Work::attention;
+  Task task{.work = work, .dtype = type};
+  task.name = fmt::format("{}_window", to_text(work));
+  task.bytes = (back ? 7.0 : 4.0) * product_of({images, edge, edge, heads, width}) *
+               static_cast<double>(c10::elementSize(type));
+  task.prepare = [=](Pool& pool) -> Run {
+    const at::Tensor qkv = pool.take({images, edge, edge, 3 * heads * width}, type).detach();
+    const at::Tensor table = pool.take({(2 * side - 1) * (2 * side - 1), heads}, type).detach();
+    const auto forward = [=] { return kernels::window_attention(qkv, table, {.window = side}); };
+    return run_or_back(forward, {qkv, table}, back);
+  };
+  return task;
+}
+
+void add_windows(const TaskOptions& options, const std::string& dtype, std::vector<Task>& tasks) {
+  using List = std::vector<int64_t>;
+  for (const int64_t images : options.small ? List{1} : List{2, 8, 32})
+    for (const int64_t width : options.small ? List{16} : List{30, 32, 64})
+      for (const bool back : {false, true})
+        tasks.push_back(window_task(dtype, images, width, back));
+}
+
+}  // namespace
+
+void add_attention_tasks(const TaskOptions& options, std::vector<Task>& tasks) {
+  using List = std::vector<int64_t>;
+  for (const std::string& dtype : options.dtypes) {
+    if (dtype == "tf32") continue;  // attention of fp32 is the same with and without
+    const bool half = c10::elementSize(task_dtype(dtype)) == 2;
+    const List lengths = options.small ? List{64}
+                         : half        ? List{512, 1024, 2048, 4096, 8192}
+                                       : List{1024, 4096};
+    const List widths = options.small ? List{16}
+                        : half        ? List{32, 48, 64, 96, 128, 192}
+                                      : List{32, 48, 64, 128};
+    for (const int64_t tokens : lengths)
+      for (const int64_t width : widths)
+        for (const int64_t batch : options.small ? List{1} : List{2, 16})
+          for (const bool causal : {false, true})
+            for (const bool back : {false, true})
+              tasks.push_back(attention_task(dtype, {batch, tokens, width, causal}, back));
+    if (half && !options.small)  // model.kernels: reference has flash attention
+      for (const int64_t tokens : {1024, 4096})
+        for (const int64_t width : {64, 128})
+          for (const bool back : {false, true})
+            for (const bool causal : {false, true})
+              tasks.push_back(attention_task(dtype, {16, tokens, width, causal, false}, back));
+    add_windows(options, dtype, tasks);
+  }
+}
+
+void add_own_tasks(const TaskOptions& options, std::vector<Task>& tasks) {
+  using List = std::vector<int64_t>;
+  const List sizes =
+      options.small ? List{1 << 17} : List{1 << 18, 1 << 22, 1 << 26, 1 << 29, int64_t{1} << 31};
+  const List rows = options.small ? List{64} : List{4096, 32768, 131072};
+  const List widths = options.small ? List{32} : List{192, 768, 3072, 12288};
+  for (const std::string& name : options.dtypes) {
+    if (name == "tf32") continue;
+    const c10::ScalarType dtype = task_dtype(name);
+    for (const OwnStream& kind : own_streams())
+      for (const int64_t bytes : sizes) tasks.push_back(own_stream_task(kind, dtype, bytes));
+    for (const int64_t count : rows)
+      for (const int64_t width : widths) tasks.push_back(columns_task(dtype, count, width));
+    for (const int64_t count : options.small ? List{32} : List{4096, 16384})
+      for (const int64_t classes : options.small ? List{100} : List{16384, 50304, 131072})
+        tasks.push_back(own_loss_task(dtype, count, classes));
+  }
+}
+
+}  // namespace braid::plan
