@@ -81,7 +81,8 @@ int64_t ends_rest(const Sizes& z) {
   const int64_t logsumexp = 4 * z.s * z.b;  // of each row of scores, in fp32
   const int64_t no_fp32_copy = -2 * z.s * z.b * z.vocabulary;  // the 16-bit scores are kept instead
   const int64_t counted = 8;  // int64 number of targets that the sum is divided by
-  return norm_statistics + positions + logsumexp + no_fp32_copy + counted;
+  const int64_t no_norm_output = -2 * z.s * z.b * z.h;  // of the last norm
+  return norm_statistics + positions + logsumexp + no_fp32_copy + counted + no_norm_output;
 }
 
 TEST(Formulas, ActivationsOfALayer) {
