@@ -92,6 +92,8 @@ class Calibration {
       measure(task);
     } catch (const c10::Error&) {
       missing.insert(task.name);
+    } catch (const Error&) {
+      missing.insert(task.name);
     }
   }
 

@@ -181,10 +181,10 @@ void add_attention_tasks(const TaskOptions& options, std::vector<Task>& tasks) {
     if (dtype == "tf32") continue;  // attention of fp32 is the same with and without
     const bool half = c10::elementSize(task_dtype(dtype)) == 2;
     const List lengths = options.small ? List{64}
-                         : half        ? List{512, 1024, 2048, 4096, 8192}
+                         : half        ? List{512, 1024, 4096, 8192}
                                        : List{1024, 4096};
     const List widths = options.small ? List{16}
-                        : half        ? List{32, 48, 64, 96, 128, 192}
+                        : half        ? List{32, 48, 64, 128, 192}
                                       : List{32, 48, 64, 128};
     for (const int64_t tokens : lengths)
       for (const int64_t width : widths)
