@@ -49,9 +49,8 @@ void expect_same_run(const std::string& yaml, const std::vector<std::string>& se
 }
 
 class OffloadPrecision : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(All, OffloadPrecision,
-                         testing::Values("fp64", "fp32", "bf16", "bf16_masters", "bf16_params",
-                                         "fp16"));
+constexpr const char* dtypes[] = {"fp64", "fp32", "bf16", "bf16_masters", "bf16_params", "fp16"};
+INSTANTIATE_TEST_SUITE_P(All, OffloadPrecision, testing::ValuesIn(dtypes));
 
 TEST_P(OffloadPrecision, TrainsTheSameBits) {
   const std::string precision = std::string("train.precision=") + GetParam();
