@@ -77,17 +77,12 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 4 :
     if (column < a.width) a.x.read(begin + column, x[i]);
     if (column < a.width && a.branch.here()) a.branch.read(wide + column, other[i]);
   }
-  if (a.shares.keep != nullptr)
-#pragma unroll
-    for (int i = 0; i < Items; ++i)
-#pragma unroll
-      for (int j = 0; j < Vec; ++j) other[i][j] = a.branch.rounded(share * other[i][j]);
   if (a.branch.here()) {
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
 #pragma unroll
-      for (int j = 0; j < Vec; ++j) x[i][j] = a.x.rounded(x[i][j] + other[i][j]);
+      for (int j = 0; j < Vec; ++j) x[i][j] = a.x.rounded(x[i][j] + share * other[i][j]);
       if (column < a.width) a.sum.write(begin + column, x[i]);
     }
   }
@@ -126,7 +121,7 @@ __global__ void norm_long_kernel(NormArguments<W, AnyType, AnyType, AnyType> a) 
     W x[1], other[1];
     a.x.read(begin + i, x);
     a.branch.read(wide + i, other);
-    x[0] += a.shares.keep == nullptr ? other[0] : a.branch.rounded(a.shares.of(row) * other[0]);
+    x[0] += a.shares.of(row) * other[0];
     a.sum.write(begin + i, x);
   }
   const Row<AnyType> from = added ? a.sum : a.x;  // a thread reads what it has written

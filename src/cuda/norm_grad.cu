@@ -149,9 +149,8 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
       for (int j = 0; j < Vec; ++j) out[i][j] += scale * (grad[i][j] - level - unit[i][j] * along);
       a.grad_x.write(begin + column, out[i]);
       if (!a.grad_branch.here()) continue;
-      if (a.shares.keep != nullptr)
 #pragma unroll
-        for (int j = 0; j < Vec; ++j) out[i][j] = a.grad_branch.rounded(out[i][j]) * share;
+      for (int j = 0; j < Vec; ++j) out[i][j] *= share;
       a.grad_branch.write(wide + column, out[i]);
     }
     if (a.grad_branch.here())
@@ -202,8 +201,7 @@ __global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, Any
       if (a.grad_sum.here()) a.grad_sum.read(begin + i, out);
       out[0] += scale * (grad[0] * weight[0] - level - (unit[0] - mean) * scale * along);
       a.grad_x.write(begin + i, out);
-      if (a.grad_branch.here() && a.shares.keep != nullptr)
-        out[0] = a.grad_branch.rounded(out[0]) * a.shares.of(row);
+      out[0] *= a.shares.of(row);
       if (a.grad_branch.here()) a.grad_branch.write(wide + i, out);
       if (!a.y.here()) continue;
       W bias[1] = {W(0)};

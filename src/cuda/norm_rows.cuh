@@ -135,8 +135,7 @@ __device__ void write_zeros(const Row<T>& rows, int64_t row, int first, int end,
   for (int column = first; column < end; column += step) rows.write(row + column, zero);
 }
 
-// Which samples of a branch are kept, and what they are multiplied by; rounded after each step, as
-// if that were done by itself.
+// Which samples of a branch are kept, and what they are multiplied by.
 template <class W>
 struct Shares {
   const bool* keep = nullptr;  // null: all, as they are

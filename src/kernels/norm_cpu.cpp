@@ -58,18 +58,9 @@ struct NormRowBuffers {
 // What the branch of a row is multiplied by.
 template <class W>
 W share_of_branch(const at::Tensor& keep, double rate, int64_t row, int64_t rows) {
+  if (!keep.defined()) return W(1);
   const int64_t sample = row / (rows / keep.numel());
   return keep.const_data_ptr<bool>()[sample] ? static_cast<W>(1 / (1 - rate)) : W(0);
-}
-
-// As a branch of this dtype would be after each step, whoever drops its samples.
-template <class W>
-void multiply_branch(std::vector<W>& row, W share, c10::ScalarType dtype) {
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "multiply_branch", [&] {
-    for (W& value : row)
-      value = static_cast<W>(
-          static_cast<scalar_t>(static_cast<W>(static_cast<scalar_t>(value)) * share));
-  });
 }
 
 template <class W>
@@ -80,10 +71,8 @@ void norm_row(const NormRun& run, int64_t row, NormRowBuffers<W>& space,
   read_norm_row(run.x, row, x);
   if (run.branch.defined()) {
     read_norm_row(run.branch, row, other);
-    if (run.keep.defined())
-      multiply_branch(other, share_of_branch<W>(run.keep, run.rate, row, run.x.size(0)),
-                      run.branch.scalar_type());
-    for (size_t i = 0; i < width; ++i) x[i] += other[i];
+    const W share = share_of_branch<W>(run.keep, run.rate, row, run.x.size(0));
+    for (size_t i = 0; i < width; ++i) x[i] += share * other[i];
     write_norm_row(run.sum, row, x);
     read_norm_row(run.sum, row, x);  // as it was rounded
   }
@@ -151,9 +140,8 @@ void norm_grad_row(const NormGradRun& run, int64_t row, NormRowBuffers<W>& space
       numbers == 2 ? norm_row_sum<W>(width, [&](size_t i) { return grad[i]; }) / count : W(0);
   for (size_t i = 0; i < width; ++i) other[i] += scale * (grad[i] - level - unit[i] * along);
   write_norm_row(run.grad_x, row, other);
-  if (run.keep.defined() && run.grad_branch.defined())
-    multiply_branch(other, share_of_branch<W>(run.keep, run.rate, row, run.sum.size(0)),
-                    run.grad_branch.scalar_type());
+  const W share = share_of_branch<W>(run.keep, run.rate, row, run.sum.size(0));
+  for (size_t i = 0; run.keep.defined() && i < width; ++i) other[i] *= share;
   write_norm_row(run.grad_branch, row, other);
   for (size_t i = 0; i < width; ++i) unit[i] = unit[i] * weights[0][i] + weights[1][i];
   write_norm_row(run.y, row, unit);
