@@ -25,7 +25,11 @@ at::Tensor one_after_another(BlockRunner* runner, const std::vector<NamedBlock>&
 }  // namespace
 
 at::Tensor Stream::closed() const {
-  return branch.defined() ? kernels::add_trimmed(sum, branch.value()) : sum;
+  if (!branch.defined()) return sum;
+  if (!branch.keep.defined()) return kernels::add_trimmed(sum, branch.x);
+  kernels::Branch wide = branch;  // not rounded before it is added, as in the norm
+  wide.x = kernels::trim_last(branch.x, {sum.size(-1), branch.x.size(-1)}, sum.scalar_type());
+  return sum.add(wide.value());
 }
 
 std::function<Stream(Stream)> closing(BlockForward forward) {

@@ -61,7 +61,7 @@ TEST(Explain, TakesTheFirstBranchThatFits) {
       {wide, 1, 120, "offload"},
       {wide, 1, 60, ""},
       {windows, 1, 68, "attention computed again"},
-      {deep, 1, 45, "whole blocks"},
+      {deep, 1, 43, "whole blocks"},
       {wide, 4, 500, "one replica"},
       {wide, 4, 310, "ZeRO-1"},
       {wide, 4, 295, "whole blocks"},

@@ -68,8 +68,9 @@ TEST_F(Fit, ShortenedStepsPeakAlike) {
   }
 }
 
+// Not for 5, 5 and 2 samples: 7 and 5 have the same peak, that of the second pass beside gradients.
 TEST_F(Fit, AutoIsTheLargestThatFits) {
-  for (const int64_t size : {1, 5, 7, 12}) {
+  for (const int64_t size : {1, 7, 12}) {
     const int64_t room = peak(gpt_deep, {micro(size)});
     const Fitted fitted =
         fit_to_memory(options(gpt_deep, {limit(room), "train.micro_batch=auto"}), {});
