@@ -109,8 +109,9 @@ at::Tensor WindowAttention::bias() const {
 
 kernels::WindowOptions WindowAttention::windows_at(int64_t shift) const {
   const comm::Group& bands = layout().context;
+  const int64_t head_width = width_ / heads_;
   return {.window = window_,
-          .scale = 1 / std::sqrt(static_cast<double>(width_ / heads_)),
+          .scale = 1 / std::sqrt(static_cast<double>(head_width)),
           .roll_rows = bands.size() > 1 ? 0 : shift,  // rows of windows are of two ranks
           .roll_columns = shift,
           .seam_rows = bands.rank() + 1 == bands.size() ? shift : 0,
