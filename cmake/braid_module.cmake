@@ -92,6 +92,6 @@ function(braid_test module)
     endforeach()
     return()
   endif()
-  gtest_discover_tests(${module}_test DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${module}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${timeout} LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
 endfunction()
