@@ -97,10 +97,8 @@ void AgainNode::give(const at::Tensor& value, variable_list& result) {
 
 void set_graph(const std::shared_ptr<AgainNode>& node, const variable_list& inputs,
                variable_list& outputs) {
-  for (const at::Tensor& input : inputs)
-    node->add_next_edge(input.defined() ? torch::autograd::impl::gradient_edge(input)
-                                        : torch::autograd::Edge());
-  for (const at::Tensor& output : outputs) torch::autograd::set_history(output, node);
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  torch::autograd::set_history(outputs, node);
 }
 
 }  // namespace braid::kernels

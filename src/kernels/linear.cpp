@@ -203,13 +203,11 @@ class LinearsNode final : public torch::autograd::Node {
   std::vector<SavedVariable> weights_;
 };
 
-bool wants_graph(const Activated& input, const std::vector<LinearWeights>& layers) {
-  const auto wants = [](const at::Tensor& x) { return x.defined() && x.requires_grad(); };
-  if (!at::GradMode::is_enabled()) return false;
-  return wants(input.x) || wants(input.up) ||
-         std::any_of(layers.begin(), layers.end(), [&](const LinearWeights& layer) {
-           return wants(layer.weight) || wants(layer.bias);
-         });
+// x, up, then weight and bias of each layer.
+variable_list inputs_of(const Activated& input, const std::vector<LinearWeights>& layers) {
+  variable_list all = {input.x, input.up};
+  for (const LinearWeights& layer : layers) all.insert(all.end(), {layer.weight, layer.bias});
+  return all;
 }
 
 std::vector<at::Tensor> late_linears(const Activated& input,
@@ -254,18 +252,7 @@ std::vector<LayerShape> shapes_of(const std::vector<LinearWeights>& layers) {
 
 torch::autograd::edge_list edges_to(const Activated& input,
                                     const std::vector<LinearWeights>& layers) {
-  torch::autograd::edge_list edges;
-  const auto add = [&](const at::Tensor& x) {
-    edges.push_back(x.defined() ? torch::autograd::impl::gradient_edge(x)
-                                : torch::autograd::Edge());
-  };
-  add(input.x);
-  add(input.up);
-  for (const LinearWeights& layer : layers) {
-    add(layer.weight);
-    add(layer.bias);
-  }
-  return edges;
+  return torch::autograd::collect_next_edges(inputs_of(input, layers));
 }
 
 std::vector<int64_t> with_width(const at::Tensor& x, int64_t width) {
@@ -286,7 +273,7 @@ std::vector<at::Tensor> parts_of(const at::Tensor& whole, const std::vector<Laye
 
 std::vector<at::Tensor> linears(const Activated& given, const std::vector<LinearWeights>& layers,
                                 const ProductOptions& options) {
-  const bool graph = wants_graph(given, layers);
+  const bool graph = torch::autograd::compute_requires_grad(inputs_of(given, layers));
   const auto& later = options.later;
   if (graph && later != nullptr && later->active()) return late_linears(given, layers, later);
   const Activated input = in_one_piece(given);

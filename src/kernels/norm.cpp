@@ -4,9 +4,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <string>
 #include <tuple>
 
@@ -226,10 +226,7 @@ class NormNode final : public AgainNode {
 variable_list normed(const at::Tensor& x, const Branch& branch, const NormWeights& weights,
                      const NormOptions& options, NormGives gives) {
   const variable_list inputs = {x, weights.weight, weights.bias, branch.x};
-  const bool graph = at::GradMode::is_enabled() &&
-                     std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& each) {
-                       return each.defined() && each.requires_grad();
-                     });
+  const bool graph = torch::autograd::compute_requires_grad(inputs);
   const at::NoGradGuard no_grad;
   const auto [sum, y, statistics] =
       run_norm(x, branch, weights.weight, if_defined(weights.bias), options);

@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/library.h>
 
 #include <tuple>
@@ -108,7 +109,7 @@ at::Tensor window_attention(const at::Tensor& given, const at::Tensor& table,
                             const WindowOptions& options) {
   const at::Tensor qkv = given.contiguous(), wide = wide_table(table, qkv);
   const std::vector<int64_t> edges = window_edges(options);
-  const bool graph = at::GradMode::is_enabled() && (qkv.requires_grad() || wide.requires_grad());
+  const bool graph = torch::autograd::compute_requires_grad(qkv, wide);
   const at::NoGradGuard no_grad;
   variable_list outputs = {attend_windows(qkv, wide, edges, options.scale)};
   if (!graph) return outputs[0];
