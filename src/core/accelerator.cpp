@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <system_error>
 
 namespace braid {
 namespace {
@@ -19,10 +20,16 @@ fs::path folder_of(const void* symbol) {
   return fs::absolute(info.dli_fname).parent_path();
 }
 
+// A command found by PATH is known to the linker by its bare name.
+fs::path folder_of_program() {
+  std::error_code unknown;
+  return fs::read_symlink("/proc/self/exe", unknown).parent_path();
+}
+
 // libbraid_cuda stands beside libbraid.so, or in ../lib of the command.
 fs::path find_library() {
   const fs::path here = folder_of(reinterpret_cast<const void*>(&accelerator_status));
-  for (const fs::path& dir : {here, here / "../lib"})
+  for (const fs::path& dir : {here, here / "../lib", folder_of_program() / "../lib"})
     if (fs::exists(dir / "libbraid_cuda.so")) return dir / "libbraid_cuda.so";
   return {};
 }

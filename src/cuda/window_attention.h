@@ -28,6 +28,7 @@ struct WindowTensors {
   at::Tensor value = {};    // undefined, or the result, beside the gradients
 };
 
+void attend_plain(const kernels::WindowPlaces& places, const WindowTensors& tensors);  // also back
 void attend_fast(const kernels::WindowPlaces& places, const WindowTensors& tensors);
 void attend_fast_grad(const kernels::WindowPlaces& places, const WindowTensors& tensors);
 void attend_by_warps(const kernels::WindowPlaces& places, const WindowTensors& tensors);

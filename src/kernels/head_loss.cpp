@@ -130,6 +130,22 @@ int64_t score_stride(const at::Tensor& x, int64_t classes) {
   return x.is_cuda() ? rounded_up(classes, 128 / x.element_size()) : classes;
 }
 
+// How many classes the products have. Where a row of scores is no multiple of 16 bytes (GPT-2 has
+// 50257 words) tensor cores would get slow kernels: classes of zeros fill it up.
+int64_t multiplied_classes(const at::Tensor& x, int64_t classes) {
+  const bool whole = classes * x.element_size() % 16 == 0;
+  return whole ? classes : score_stride(x, classes);
+}
+
+at::Tensor factor_of(const at::Tensor& weight, const at::Tensor& x) {
+  const int64_t classes = weight.size(0), all = multiplied_classes(x, classes);
+  if (all == classes) return weight.to(x.scalar_type());
+  const at::Tensor factor = at::empty({all, weight.size(1)}, x.options());
+  factor.narrow(0, 0, classes).copy_(weight);
+  factor.narrow(0, classes, all - classes).zero_();
+  return factor;
+}
+
 struct HeadGradients {
   at::Tensor losses, x, weight;
 };
@@ -143,7 +159,7 @@ HeadGradients head_gradients(const at::Tensor& x, const at::Tensor& weight,
                              const HeadLossOptions& options, HeadWants wants) {
   const int64_t rows = x.size(0), classes = weight.size(0);
   const int64_t most = options.rows > 0 ? options.rows : head_rows(rows, classes, x.element_size());
-  const at::Tensor factor = weight.to(x.scalar_type());
+  const at::Tensor factor = factor_of(weight, x);
   HeadGradients all;
   all.losses = at::empty({rows}, row_weight.options());
   if (wants.x) all.x = at::empty(x.sizes(), x.options());
@@ -155,12 +171,13 @@ HeadGradients head_gradients(const at::Tensor& x, const at::Tensor& weight,
   for (int64_t begin = 0; begin < rows; begin += most) {
     const int64_t count = std::min(most, rows - begin);
     const auto part = [&](const at::Tensor& of) { return of.narrow(0, begin, count); };
-    at::Tensor scores = memory.narrow(0, 0, count).narrow(1, 0, classes);
-    at::mm_out(scores, part(x), factor.t());
+    at::Tensor products = memory.narrow(0, 0, count).narrow(1, 0, factor.size(0));
+    const at::Tensor scores = products.narrow(1, 0, classes);
+    at::mm_out(products, part(x), factor.t());  // zero behind the scores, and so are gradients
     cross_entropy_in_place(scores, part(all.losses), part(target), row_weight, options.ignored);
     if (wants.x) {
       at::Tensor out = part(all.x);
-      at::mm_out(out, scores, factor);
+      at::mm_out(out, products, factor);
     }
     if (wants.weight) add_product(all.weight, scores.t(), part(x), begin == 0);
   }

@@ -43,6 +43,22 @@ TEST_F(OnGpu, LanesEqualTheirCpuTwins) {
     }
 }
 
+// Parameters may be parts of a flat buffer, at any number of it.
+TEST_F(OnGpu, LanesTakeTensorsThatAreNotAligned) {
+  const kernels::WeightLanes lanes = {.rows = {30, 32}, .columns = {90, 128}};
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const int64_t first : {1, 2, 3}) {
+      const at::Tensor flat = at::randn({60 * 90 + 4}, dtype), there = flat.to(gpu());
+      const auto part = [&](const at::Tensor& of) {
+        return of.narrow(0, first, 60 * 90).view({60, 90});
+      };
+      EXPECT_TRUE(kernels::pad_lanes(part(there), lanes, at::kBFloat16)
+                      .cpu()
+                      .equal(kernels::pad_lanes(part(flat), lanes, at::kBFloat16)))
+          << first << dtype;
+    }
+}
+
 TEST_F(OnGpu, NormsInLanesEqualTheirCpuTwins) {
   const at::Tensor x = at::randn({37, 180}), branch = at::randn({37, 192}).to(at::kBFloat16),
                    weight = at::randn({180}), bias = at::randn({180});
