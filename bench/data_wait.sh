@@ -6,7 +6,7 @@
 #   bench/data_wait.sh [build folder] [steps] [folder for data]
 #
 # Writes bench/results/data_wait.json: share of the steps' time spent waiting for readers, and seconds a step
-# with files (mean of the second half) and without (median).
+# with files (mean of whole epochs) and without (median).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -39,10 +39,11 @@ def read(name):
     rows = [json.loads(line) for line in open(f"{work}/{name}/log.jsonl")]
     run = next(row for row in rows if row["type"] == "run")
     late = [row for row in rows if row["type"] == "step"][steps // 2:]
-    seconds = sum(row["seconds"] for row in late)
-    return run["device"], {"steps": len(late), "seconds_a_step": seconds / len(late),
-                           "data_wait_share": sum(row["data_wait"] for row in late) / seconds,
-                           "longest_wait": max(row["data_wait"] for row in late)}
+    epochs = [row for row in rows if row["type"] == "epoch"][1:-1]  # whole ones: until the GPU is done
+    each = sum(row["seconds"] for row in epochs) / sum(row["steps"] for row in epochs)
+    waits = [row["data_wait"] for row in late]
+    return run["device"], {"steps": len(late), "seconds_a_step": each,
+                           "data_wait_share": sum(waits) / len(waits) / each, "longest_wait": max(waits)}
 device, files = read("files")
 resident = json.load(open(f"{work}/resident.json"))["ms"] / 1e3
 print(json.dumps({"bench": "data_wait", "date": datetime.date.today().isoformat(), "device": device,

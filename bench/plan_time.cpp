@@ -113,9 +113,12 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-double measured_seconds(const Case& c, int steps) {
-  std::vector<double> times = train::time_steps(c.run, c10::Device(c10::kCUDA, 0), steps + 2);
-  times.erase(times.begin(), times.begin() + 2);  // libraries choose their kernels
+// Under steady load, as in the steps of a run: after two seconds of them, when power is short.
+double measured_seconds(const Case& c, int steps, double expected) {
+  constexpr double warm = 2;
+  const int before = std::max(3, static_cast<int>(warm / expected));
+  std::vector<double> times = train::time_steps(c.run, c10::Device(c10::kCUDA, 0), before + steps);
+  times.erase(times.begin(), times.begin() + before);
   return median(std::move(times));
 }
 
@@ -139,7 +142,7 @@ std::optional<double> run_case(const Case& c, const plan::Cluster& cluster, int 
     line["parts"] = parts_json(predicted.time.parts);
     line["operators"] = predicted.layout.ranks.front().trace.operators.size();
     if (!dry) {
-      const double measured = measured_seconds(c, steps);
+      const double measured = measured_seconds(c, steps, predicted.time.seconds);
       line["measured"] = measured;
       line["error_percent"] = 100 * (predicted.time.seconds / measured - 1);
     }

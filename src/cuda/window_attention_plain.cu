@@ -14,6 +14,7 @@ namespace {
 
 using kernels::WindowPlaces;
 
+constexpr int most_plain_threads = 512;
 constexpr int64_t plain_shared = 96 << 10;  // bytes: as much as sm_80 and later give with ease
 
 template <class T>
@@ -151,7 +152,7 @@ int64_t plain_bytes(const WindowPlaces& p, bool backward, bool keep, int64_t war
 template <class W>
 PlainShape plain_shape(const WindowPlaces& p, bool backward) {
   for (const bool keep : {true, false})
-    for (int warps = backward ? 16 : 4; warps >= 4; warps /= 2) {
+    for (int warps = backward ? most_plain_threads / 32 : 4; warps >= 4; warps /= 2) {
       const int64_t bytes = plain_bytes<W>(p, backward, keep, warps);
       if (bytes <= plain_shared) return {warps, keep, bytes};
     }
@@ -306,7 +307,8 @@ __device__ void plain_keys(const WindowPlaces& p, const PlainPointers<T>& x,
 }
 
 template <class T, bool keep>
-__global__ void window_plain_grad_kernel(WindowPlaces p, PlainPointers<T> x) {
+__global__ void __launch_bounds__(most_plain_threads)
+    window_plain_grad_kernel(WindowPlaces p, PlainPointers<T> x) {
   using W = WindowWide<T>;
   extern __shared__ __align__(16) char plain_grad_memory[];
   const PlainBlock<T, keep> block = plain_block<T, keep>(p, x, plain_grad_memory);

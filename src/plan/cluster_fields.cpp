@@ -62,9 +62,10 @@ void describe(Fields& fields, Gpu& gpu) {
   fields.field("older_share", gpu.older_share,
                "of the peak with the tensor cores' older instructions; 0: 1",
                {.at_least = 0, .at_most = 1});
-  fields.field("hot", gpu.hot,
-               "times that 16-bit products take under steady load; 0: as in their curves",
-               {.at_least = 0});
+  fields.field(
+      "hot", gpu.hot,
+      "times that 16-bit products take under steady load, when power is short; 0: not said",
+      {.at_least = 0});
   fields.field("fitted_on", gpu.fitted_on, "rows that the two shares come from; empty: measured");
   std::vector<std::string> lines = curve_lines(gpu.curves);
   fields.field("curves", lines, "kernel, dtype, sizes, seconds: by braid bench kernels");

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -17,6 +18,9 @@
 
 namespace braid::plan {
 namespace {
+
+// Power of kernels that wait for memory, over what the board is given (OpCost::heat).
+constexpr double heat_of_streams = 0.65;
 
 c10::ScalarType curve_dtype(const std::string& name) {
   for (const c10::ScalarType type :
@@ -102,12 +106,12 @@ struct CostModel::State {
   double seconds(const Sized& sized) const {
     const double guess = estimate(roofline, sized);
     const Surface* surface = surface_for(sized);
-    return steady(sized) * (surface == nullptr ? guess : guess * surface->ratio(sized.at));
+    return surface == nullptr ? guess : guess * surface->ratio(sized.at);
   }
 
-  double steady(const Sized& sized) const {
-    const bool heats = is_product(sized.work) && c10::elementSize(sized.dtype) <= 2;
-    return heats && cluster.gpu.hot > 0 ? cluster.gpu.hot : 1;
+  double heat(const Sized& sized) const {
+    const bool tensor_cores = is_product(sized.work) && c10::elementSize(sized.dtype) <= 2;
+    return tensor_cores ? cluster.gpu.hot : std::min(cluster.gpu.hot, heat_of_streams);
   }
 
   double host(int kernels) const {
@@ -141,6 +145,7 @@ OpCost CostModel::cost(const memory::Operator& op) const {
     return cost;
   }
   cost.seconds = state_->seconds(sized);
+  cost.heat = state_->heat(sized);
   const double bytes = static_cast<double>(op.bytes);
   if (cost.seconds <= cost.host)
     cost.bound = Bound::launch;

@@ -47,18 +47,42 @@ class MessagePrices {
   std::map<std::tuple<comm::Kind, int32_t, int64_t, int>, double> known_;
 };
 
+// Clocks fall when kernels draw more power than there is. The energy of a step stays, so it takes
+// as long as the board needs to give it; kernels that wait for memory do not become slower.
+class Energy {
+ public:
+  void add(const OpCost& cost) {
+    seconds_ += cost.seconds;
+    drawn_ += cost.heat * cost.seconds;
+    if (cost.heat > 1) hot_seconds_ += cost.seconds;
+  }
+  // Of the seconds of kernels with this heat.
+  double stretch(double heat) const {
+    return heat > 1 && drawn_ > seconds_ ? 1 + (drawn_ - seconds_) / hot_seconds_ : 1;
+  }
+
+ private:
+  double seconds_ = 0, drawn_ = 0, hot_seconds_ = 0;
+};
+
 void price_operators(Program& program, const Prices& prices) {
   const RankTrace& trace = program.run->trace;
   program.ops.reserve(trace.operators.size());
+  Energy energy;
+  std::vector<double> heats;
   for (const memory::Operator& op : trace.operators) {
     if (op.on == memory::RunsOn::host) {
       program.ops.push_back(
           {.seconds = 0, .host = host_seconds(op, prices), .spent = spent_on(op)});
+      heats.push_back(0);
       continue;
     }
     const OpCost cost = prices.op(op);
+    energy.add(cost);
+    heats.push_back(cost.heat);
     program.ops.push_back({.seconds = cost.seconds, .host = cost.host, .spent = spent_on(op)});
   }
+  for (size_t i = 0; i < heats.size(); ++i) program.ops[i].seconds *= energy.stretch(heats[i]);
   for (const RegionMark& mark : trace.regions) {
     if (mark.name != "optimizer") continue;
     const auto end = std::min(mark.until, static_cast<int64_t>(program.ops.size()));

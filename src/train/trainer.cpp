@@ -211,6 +211,7 @@ std::string Trainer::Impl::bad_value_in(const data::Batch& batch, const Forward&
 
 void Trainer::Impl::end_epoch() {
   settle();
+  epoch_seconds += seconds_since(last_step_end);  // a GPU may have been steps behind
   EpochRecord record;
   record.epoch = epoch;
   record.step = step;

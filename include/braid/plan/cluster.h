@@ -46,8 +46,8 @@ struct Gpu {
   // Of the peak, for kernels that use the tensor cores' older instructions (flash attention 2 on
   // Hopper); 0: not said, as 1.
   double older_share = 0;
-  // Times that 16-bit products and attention take under steady load, when power is short; curves
-  // are of short runs. 0: as measured.
+  // Times that large 16-bit products take under steady load, when power is short, over short runs:
+  // the power that they would draw over what the board is given. Curves are of short runs. 0: none.
   double hot = 0;
   std::string fitted_on;  // which rows the two constants come from; empty: measured
 

@@ -23,6 +23,8 @@ struct OpCost {
   double host = 0;     // that the host needs to start it
   int kernels = 1;
   Bound bound = Bound::memory;
+  // Power that it draws at full clock over what the board is given; 0: the cluster does not say.
+  double heat = 0;
 };
 
 struct CostOptions {
