@@ -6,7 +6,6 @@
 #include <limits>
 
 #include <ATen/Context.h>
-#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -15,6 +14,7 @@
 #include <ATen/ops/softmax.h>
 
 #include "braid/core/accelerator.h"
+#include "kernels/attention_op.h"
 #include "kernels/dtype.h"
 
 namespace braid::kernels {
@@ -105,8 +105,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
       return std::get<0>(
           at::_scaled_dot_product_flash_attention(q, k, v, 0.0, options.causal, false, scale));
     case AttentionKernel::cudnn_cuda:
-      return std::get<0>(at::_scaled_dot_product_cudnn_attention(
-          q, k, v, {}, /*compute_log_sumexp=*/true, 0.0, options.causal, false, scale));
+      return attend(q, k, v, options.causal, scale);
     case AttentionKernel::efficient_cuda:
       return std::get<0>(at::_scaled_dot_product_efficient_attention(
           q, spread_heads(k, times), spread_heads(v, times), {}, /*compute_log_sumexp=*/true, 0.0,

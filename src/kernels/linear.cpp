@@ -16,6 +16,7 @@
 #include "kernels/again.h"
 #include "kernels/linear_gradients.h"
 #include "kernels/linear_node.h"
+#include "kernels/side_by_side.h"
 
 namespace braid::kernels {
 namespace {
@@ -92,22 +93,6 @@ variable_list products(const at::Tensor& value, const CastWeights& used,
   }
   for (at::Tensor& output : outputs) output = output.variable_data();
   return outputs;
-}
-
-// The gradients as one tensor if they are parts of one, side by side; else undefined.
-at::Tensor side_by_side(const std::vector<at::Tensor>& grads) {
-  if (!std::all_of(grads.begin(), grads.end(), [](const auto& g) { return g.defined(); }))
-    return {};
-  const at::Tensor& first = grads[0];
-  int64_t width = 0;
-  for (const at::Tensor& grad : grads) {
-    if (grad.storage().unsafeGetStorageImpl() != first.storage().unsafeGetStorageImpl() ||
-        grad.storage_offset() != first.storage_offset() + width || grad.stride(1) != 1 ||
-        grad.stride(0) != first.stride(0))
-      return {};
-    width += grad.size(1);
-  }
-  return first.as_strided({first.size(0), width}, {first.stride(0), 1}, first.storage_offset());
 }
 
 // Next edges: x, up, then weight and bias of each layer.

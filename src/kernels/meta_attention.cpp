@@ -11,6 +11,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
+#include "kernels/attention_op.h"
 #include "kernels/meta.h"
 
 namespace braid::kernels {
@@ -64,13 +65,13 @@ ThreeTensors meta_flash_backward(const at::Tensor& grad, const at::Tensor& q, co
 
 constexpr int64_t cudnn_smallest = 256;  // bytes of workspace of any call
 
-FlashResult meta_cudnn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, MaybeTensor,
-                       bool keep_sums, double, bool, bool, std::optional<double>) {
-  at::Tensor y = v.size(3) == q.size(3) ? at::empty_like(q) : by_token(q, v.size(3)), sums;
-  if (keep_sums) sums = fresh({q.size(0), q.size(1), q.size(2), 1}, q, c10::kFloat);
-  at::Tensor seed = fresh({}, q, c10::kLong), offset = fresh({}, q, c10::kLong);
+// braid's own operators, which models run on CUDA alone.
+Attended meta_attention(const at::Tensor& q, const at::Tensor&, const at::Tensor&, bool, double) {
+  at::Tensor y = at::empty_like(q);
+  const auto dtype = accumulate_dtype(q.scalar_type());
+  at::Tensor sums = fresh({q.size(0), q.size(1), q.size(2), 1}, q, dtype);
   if (dry_on(c10::kCUDA)) scratch(cudnn_smallest, q);
-  return {y, sums, at::Tensor(), at::Tensor(), q.size(2), k.size(2), seed, offset, at::Tensor()};
+  return {y, sums};
 }
 
 // Not documented; what version 9 takes on an H200 for heads of their own, to the byte: row sums of
@@ -83,17 +84,15 @@ void take_cudnn_backward(Scratch& buffers, const at::Tensor& q, const at::Tensor
   buffers.take(bytes);
 }
 
-ThreeTensors meta_cudnn_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
-                                 const at::Tensor& v, const at::Tensor&, const at::Tensor&,
-                                 const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                 const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt,
-                                 double, bool, std::optional<double>) {
+AttendedGrads meta_attention_grad(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
+                                  const at::Tensor& v, const at::Tensor&, const at::Tensor&, bool,
+                                  double) {
   Scratch buffers(q);
-  at::Tensor grad_q = at::empty_like(q), grad_k = at::empty_like(k), grad_v = at::empty_like(v);
-  if (!dry_on(c10::kCUDA)) return {grad_q, grad_k, grad_v};
+  AttendedGrads grads = fresh_gradients(q, k, v);
+  if (!dry_on(c10::kCUDA)) return grads;
   if (grad.stride(3) != 1) buffers.take(bytes_of(grad));
   take_cudnn_backward(buffers, q, k);
-  return {grad_q, grad_k, grad_v};
+  return grads;
 }
 
 FourTensors meta_efficient(const at::Tensor& q, const at::Tensor&, const at::Tensor& v, MaybeTensor,
@@ -192,12 +191,14 @@ ThreeTensors meta_cpu_flash_backward(const at::Tensor& grad, const at::Tensor& q
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
   library.impl("_scaled_dot_product_flash_attention", &meta_flash);
   library.impl("_scaled_dot_product_flash_attention_backward", &meta_flash_backward);
-  library.impl("_scaled_dot_product_cudnn_attention", &meta_cudnn);
-  library.impl("_scaled_dot_product_cudnn_attention_backward", &meta_cudnn_backward);
   library.impl("_scaled_dot_product_efficient_attention", &meta_efficient);
   library.impl("_scaled_dot_product_efficient_attention_backward", &meta_efficient_backward);
   library.impl("_scaled_dot_product_flash_attention_for_cpu", &meta_cpu_flash);
   library.impl("_scaled_dot_product_flash_attention_for_cpu_backward", &meta_cpu_flash_backward);
+}
+TORCH_LIBRARY_IMPL(braid, Meta, library) {
+  library.impl("attention", &meta_attention);
+  library.impl("attention_grad", &meta_attention_grad);
 }
 
 }  // namespace

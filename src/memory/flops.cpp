@@ -104,7 +104,9 @@ double window_products(const Sizes& qkv, const Sizes& table) {
   return 4 * product(qkv) / 3 * side * side;
 }
 
-double window_flops(const OperatorCall& call) {
+double own_flops(const OperatorCall& call) {
+  if (call.name == "braid::attention") return attention_forward(call);
+  if (call.name == "braid::attention_grad") return attention_backward(call);
   if (call.name == "braid::window_attention")
     return window_products(input(call, 0), input(call, 1));
   if (call.name != "braid::window_attention_grad") return 0;
@@ -169,7 +171,7 @@ int64_t OperatorLog::bytes() const {
 
 double flops_of(const OperatorCall& call) {
   std::string_view name = call.name;
-  if (!name.starts_with("aten::")) return window_flops(call);
+  if (!name.starts_with("aten::")) return own_flops(call);
   name.remove_prefix(6);
   if (name.starts_with("_scaled_dot_product_"))  // one name for each backend
     return is_backward(name) ? attention_backward(call) : attention_forward(call);

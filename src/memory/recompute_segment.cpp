@@ -82,8 +82,8 @@ std::unique_ptr<Tape> tape_of_matmuls() {
   return std::make_unique<Tape>(
       TapeOptions{.each = {"aten::_scaled_dot_product_flash_attention",
                            "aten::_scaled_dot_product_flash_attention_for_cpu",
-                           "aten::_scaled_dot_product_efficient_attention",
-                           "aten::_scaled_dot_product_cudnn_attention", "braid::window_attention"},
+                           "aten::_scaled_dot_product_efficient_attention", "braid::attention",
+                           "braid::window_attention"},
                   .every_second = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm",
                                    "aten::_scaled_mm", "aten::_grouped_mm"}});
 }

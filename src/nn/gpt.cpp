@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
+#include "braid/kernels/parts.h"
 #include "braid/nn/moe.h"
 #include "braid/nn/options.h"
 #include "nn/gpt_llama.h"
@@ -50,7 +51,7 @@ struct GptAttention : Layer {
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
     const auto here = enter();
-    const auto qkv = columns(x, pass, {c_attn.get()})[0].chunk(3, -1);
+    const auto qkv = kernels::parts(columns(x, pass, {c_attn.get()})[0], 3);
     const at::Tensor y = token_attention(
         *this, {in_heads(qkv[0]), in_heads(qkv[1]), in_heads(qkv[2])}, pass, weights_drop(pass));
     return drop(c_proj->forward(y.transpose(1, 2).flatten(2)), pass);

@@ -291,6 +291,8 @@ const Table& braid_kinds() {
       {"fp8_rows", {Work::copy, Moves::all, 1}},
       {"pad_lanes", {Work::copy, Moves::all, 1}},
       {"trim_lanes", {Work::copy, Moves::all, 1}},
+      {"attention", {Work::attention, Moves::all, 1}},
+      {"attention_grad", {Work::attention_backward, Moves::all, 3}},
       {"window_attention", {Work::attention, Moves::all, 1}},
       {"window_attention_grad", {Work::attention_backward, Moves::all, 2}},
   };

@@ -121,9 +121,8 @@ void size_attention(const Operator& op, Sized& sized) {
   if (has_word(op, "window")) return size_windows(op, sized);
   const size_t first = sized.work == Work::attention ? 0 : 1;
   const TensorShape &q = op.inputs.at(first), &k = op.inputs.at(first + 1);
-  const char* kind = has_word(op, "efficient") ? "efficient"
-                     : has_word(op, "cudnn")   ? "cudnn"
-                                               : "flash";
+  const bool cudnn = is_own(op) || has_word(op, "cudnn");
+  const char* kind = has_word(op, "efficient") ? "efficient" : cudnn ? "cudnn" : "flash";
   sized.kernel = fmt::format("{}_{}{}", to_text(sized.work), kind, op.causal ? "_causal" : "");
   sized.dtype = q.dtype;
   sized.at = {nth_size(q, 0) * nth_size(q, 1), nth_size(q, 2), nth_size(k, 2), nth_size(q, 3)};

@@ -27,12 +27,18 @@ TensorShape in_dtype(const TensorShape& tensor, c10::ScalarType dtype) {
   return {tensor.sizes, dtype};
 }
 
-bool is_attention(const Operator& op) { return op.name.find("dot_product") != std::string::npos; }
+bool is_own_attention(const Operator& op) { return op.name.starts_with("braid::attention"); }
+bool is_attention(const Operator& op) {
+  return is_own_attention(op) || op.name.find("dot_product") != std::string::npos;
+}
+bool is_attention_backward(const Operator& op) {
+  return op.name.find("_backward") != std::string::npos || op.name == "braid::attention_grad";
+}
 
 // What attention was before it was one kernel: products of whole score matrices, one kernel for
 // scale, mask and softmax, one for dropout; the same again backward.
 Operators attention_written_out(const Operator& attention) {
-  const bool backward = attention.name.find("_backward") != std::string::npos;
+  const bool backward = is_attention_backward(attention);
   const TensorShape& q = attention.inputs.at(backward ? 1 : 0);
   const c10::ScalarType dtype = q.dtype;
   const int64_t groups = q.sizes[0] * q.sizes[1], tokens = q.sizes[2], head = q.sizes[3];
@@ -48,9 +54,9 @@ Operators attention_written_out(const Operator& attention) {
 }
 
 Operator by_flash(Operator op) {
-  const std::string cudnn = "cudnn";
-  if (const size_t at = op.name.find(cudnn); at != std::string::npos)
-    op.name.replace(at, cudnn.size(), "flash");
+  if (is_own_attention(op))
+    op.name = std::string("aten::_scaled_dot_product_flash_attention") +
+              (is_attention_backward(op) ? "_backward" : "");
   return op;
 }
 

@@ -113,7 +113,7 @@ TEST(Flops, Attention) {
   for (const char* name :
        {"aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention",
         "aten::_scaled_dot_product_efficient_attention", "aten::scaled_dot_product_attention",
-        "aten::_scaled_dot_product_flash_attention_for_cpu"})
+        "braid::attention", "aten::_scaled_dot_product_flash_attention_for_cpu"})
     expect_flops({{name, same, {{2, 3, 5, 4}}, 3360},
                   {name, shared, {{2, 3, 5, 4}}, 3360},
                   {name, wide, {{2, 3, 5, 6}}, 4200}});
@@ -121,10 +121,11 @@ TEST(Flops, Attention) {
 
 TEST(Flops, GradientsOfAttentionCountTwice) {
   const Shapes inputs = {{2, 3, 5, 6}, {2, 3, 5, 4}, {2, 1, 7, 4}, {2, 1, 7, 6}};
-  for (const char* name : {"aten::_scaled_dot_product_flash_attention_backward",
-                           "aten::_scaled_dot_product_cudnn_attention_backward",
-                           "aten::_scaled_dot_product_efficient_attention_backward",
-                           "aten::_scaled_dot_product_flash_attention_for_cpu_backward"})
+  for (const char* name :
+       {"aten::_scaled_dot_product_flash_attention_backward",
+        "aten::_scaled_dot_product_cudnn_attention_backward", "braid::attention_grad",
+        "aten::_scaled_dot_product_efficient_attention_backward",
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward"})
     expect_flops({{name, inputs, {}, 8400}});
 }
 
