@@ -20,6 +20,7 @@ using Many = std::vector<at::Tensor>;
 struct AttentionCase {
   int64_t heads, shared, tokens, width;
   bool causal = true;
+  bool in_one = false;  // q, k, v are parts of one tensor
 };
 
 // By token, as models have them: [batch, tokens, heads, width] seen through a transpose.
@@ -30,25 +31,37 @@ at::Tensor heads_on_host(int64_t heads, const AttentionCase& of, std::string_vie
 }
 
 Many attention_inputs(const AttentionCase& of) {
+  if (of.in_one) return {heads_on_host(of.heads + 2 * of.shared, of, "qkv")};
   return {heads_on_host(of.heads, of, "q"), heads_on_host(of.shared, of, "k"),
           heads_on_host(of.shared, of, "v")};
 }
 
-// The result by token, then the gradients of q, k, v.
-Many attention_results(const AttentionCase& of, Many inputs) {
+Many by_heads(const AttentionCase& of, const Many& inputs) {
+  Many all = inputs;
+  if (of.in_one) all = inputs[0].split_with_sizes({of.heads, of.shared, of.shared}, 2);
+  for (at::Tensor& part : all) part = part.transpose(1, 2);
+  return all;
+}
+
+// The result by token, then the gradients of the inputs.
+Many attention_with(const AttentionCase& of, Many inputs, const at::Tensor& grad) {
   for (at::Tensor& input : inputs) input = input.detach().requires_grad_();
-  const auto turned = [&](size_t i) { return inputs[i].transpose(1, 2); };
+  const Many qkv = by_heads(of, inputs);
   const at::Tensor y =
-      kernels::attention(turned(0), turned(1), turned(2), {.causal = of.causal}).transpose(1, 2);
-  const at::Tensor grad = heads_on_host(of.heads, of, "grad").to(y.options());
+      kernels::attention(qkv[0], qkv[1], qkv[2], {.causal = of.causal}).transpose(1, 2);
   Many all = torch::autograd::grad({y}, inputs, {grad});
   all.insert(all.begin(), y.detach());
   return all;
 }
 
+Many attention_results(const AttentionCase& of, const Many& inputs) {
+  return attention_with(of, inputs, heads_on_host(of.heads, of, "grad").to(inputs[0].options()));
+}
+
 void expect_attention(const AttentionCase& of) {
   SCOPED_TRACE(testing::Message() << of.heads << "/" << of.shared << " heads, " << of.tokens
-                                  << " tokens, width " << of.width << (of.causal ? " causal" : ""));
+                                  << " tokens, width " << of.width << (of.causal ? " causal" : "")
+                                  << (of.in_one ? " in one" : ""));
   Many host = attention_inputs(of), device;
   for (at::Tensor& input : host) {
     device.push_back(input.to(c10::Device(c10::kCUDA, 0)));
@@ -76,6 +89,57 @@ TEST_F(OnGpu, AttentionOfFewTokens) {
   for (const int64_t tokens : {1, 2, 7, 63, 64, 65}) {
     expect_attention({4, 4, tokens, 64});
     expect_attention({4, 2, tokens, 48, false});
+  }
+}
+
+TEST_F(OnGpu, AttentionOfPartsOfOneTensor) {
+  for (const int64_t width : {48, 64, 128, 192})
+    for (const bool causal : {true, false}) {
+      expect_attention({4, 4, 200, width, causal, true});
+      expect_attention({4, 2, 129, width, causal, true});
+    }
+  for (const int64_t tokens : {1, 65}) expect_attention({4, 4, tokens, 64, true, true});
+  expect_attention({1, 1, 4050, 48, false, true});
+  expect_attention({1, 1, 4050, 192, false});
+}
+
+// The gradients of q, k and v, each seen by heads.
+Many gradients_by_heads(const AttentionCase& of) {
+  Many inputs = attention_inputs(of);
+  for (at::Tensor& input : inputs) input = input.to(c10::Device(c10::kCUDA, 0)).requires_grad_();
+  const Many qkv = by_heads(of, inputs);
+  const at::Tensor y = kernels::attention(qkv[0], qkv[1], qkv[2]);
+  return torch::autograd::grad({y}, qkv, {y.detach()});
+}
+
+TEST_F(OnGpu, GradientsOfAttentionLieAsItsInputsDo) {
+  for (const int64_t shared : {4, 2}) {
+    const Many one = gradients_by_heads({4, shared, 256, 64, true, true});
+    for (size_t i = 1; i < 3; ++i) EXPECT_TRUE(one[i].is_alias_of(one[0])) << i;
+    EXPECT_EQ(one[1].storage_offset(), 4 * 64);
+    EXPECT_EQ(one[2].storage_offset(), (4 + shared) * 64);
+    for (const at::Tensor& part : one) EXPECT_EQ(part.stride(2), (4 + 2 * shared) * 64);
+    const Many own = gradients_by_heads({4, shared, 256, 64});
+    for (size_t i = 1; i < 3; ++i) EXPECT_FALSE(own[i].is_alias_of(own[0])) << i;
+    EXPECT_EQ(own[1].strides(), (at::IntArrayRef{256 * shared * 64, 64, shared * 64, 1}));
+  }
+}
+
+TEST_F(OnGpu, AttentionIsCaptured) {
+  const AttentionCase of = {4, 2, 256, 64, true, true};
+  Many inputs = attention_inputs(of), found;
+  for (at::Tensor& input : inputs) input = input.to(gpu());
+  const at::Tensor grad = heads_on_host(of.heads, of, "grad").to(gpu());
+  const Many plain = attention_with(of, inputs, grad);
+  const auto pool = accelerator()->capture_pool(0);
+  const auto work = [&] { found = attention_with(of, inputs, grad); };
+  pool->run(work);  // plans are built before
+  const auto captured = pool->capture(work);
+  captured->replay();
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const at::Tensor exact = plain[i].cpu().to(c10::kDouble);
+    const double off = found[i].cpu().to(c10::kDouble).sub(exact).norm().item<double>();
+    EXPECT_LT(off, 1e-2 * exact.norm().item<double>()) << i;
   }
 }
 

@@ -5,6 +5,8 @@
 #include <iostream>
 #include <map>
 
+#include "braid/kernels/attention.h"
+#include "braid/kernels/parts.h"
 #include "braid/memory/instruments.h"
 #include "support/cuda.h"
 #include "support/op_cases_heavy.h"
@@ -45,7 +47,7 @@ std::vector<test::OpCase> gpu_attention_cases() {
     return std::get<0>(at::_scaled_dot_product_flash_attention(q, k, v, 0.0, true));
   });
   const auto cudnn = by_head([](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-    return std::get<0>(at::_scaled_dot_product_cudnn_attention(q, k, v, {}, true, 0.0, true));
+    return kernels::attention(q, k, v, {.causal = true});
   });
   const auto efficient = by_head([](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
     return std::get<0>(at::_scaled_dot_product_efficient_attention(q, k, v, {}, true, 0.0, true));
@@ -56,6 +58,12 @@ std::vector<test::OpCase> gpu_attention_cases() {
                   {same(test::b16, 200, 64), same(test::b16, 256, 40), shared});
   test::add_cases(cases, "cudnn", cudnn,
                   {same(test::b16, 200, 64), same(test::b16, 256, 64), shared});
+  const auto of_one = [](test::Tensors& x) {
+    test::Tensors qkv = kernels::parts(x[0], 3);
+    for (at::Tensor& part : qkv) part = part.unflatten(2, {-1, 64}).transpose(1, 2);
+    return test::Tensors{kernels::attention(qkv[0], qkv[1], qkv[2])};
+  };
+  test::add_cases(cases, "cudnn of one", of_one, {{{{2, 200, 3 * 256}, test::b16}}});
   test::add_cases(cases, "efficient", efficient,
                   {same(test::f32, 200, 64), same(test::f32, 256, 32), same(test::b16, 200, 64)});
   test::add_cases(

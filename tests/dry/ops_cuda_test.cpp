@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "braid/kernels/attention.h"
+#include "braid/kernels/parts.h"
 #include "braid/memory/instruments.h"
 #include "support/op_case.h"
 
@@ -41,7 +43,7 @@ at::Tensor flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) 
 }
 
 at::Tensor cudnn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  return std::get<0>(at::_scaled_dot_product_cudnn_attention(q, k, v, {}, true, 0.0, true));
+  return kernels::attention(q, k, v, {.causal = true});  // at these sizes by cuDNN
 }
 
 at::Tensor efficient(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -83,7 +85,33 @@ TEST(DryCudaAttention, EfficientAddsUpInTiles) {
   EXPECT_EQ(backward.bytes, sums + tiles);  // as an H200 took
 }
 
-TEST(DryCudaAttention, Cudnn) { expect_layouts(dry_attention(cudnn, c10::kBFloat16).found); }
+TEST(DryCudaAttention, CudnnTakesWhatItTookOnAnH200) {
+  const int64_t sums = 2 * 4 * 200, spread = 2 * 200 * 4 * 64 * 2;
+  for (const int64_t heads : {4, 2}) {
+    const DryAttention dry = dry_attention(cudnn, c10::kBFloat16, heads);
+    expect_layouts(dry.found, heads);
+    const auto& backward = dry.scratch.at("braid::attention_grad");
+    EXPECT_EQ(backward.bytes, 256 + 4 * sums + 4 * sums * 64 + (heads == 4 ? 0 : 2 * spread));
+  }
+}
+
+// q, k, v of one tensor: their gradients are one tensor, too, and nothing is joined.
+TEST(DryCudaAttention, GradientsOfPartsAreThatOfTheWhole) {
+  constexpr int64_t width = 4 * 64;
+  memory::OperatorLog log;
+  const memory::Instruments on({.log = &log, .dry = true});
+  const auto run = [](test::Tensors& x) {
+    test::Tensors qkv = kernels::parts(x[0], 3);
+    for (at::Tensor& part : qkv) part = part.view({2, 200, 4, 64}).transpose(1, 2);
+    return test::Tensors{cudnn(qkv[0], qkv[1], qkv[2])};
+  };
+  const test::OpCase op = {"parts", {{{2, 200, 3 * width}, c10::kBFloat16}}, run};
+  test::Tensors inputs = test::inputs_of(op, c10::Device(c10::kCUDA, 0));
+  const test::Tensors found = test::forward_backward(op, inputs);
+  EXPECT_EQ(found[1].sizes(), (at::IntArrayRef{2, 200, 3 * width}));
+  EXPECT_EQ(found[1].strides(), (at::IntArrayRef{200 * 3 * width, 3 * width, 1}));
+  for (const memory::Operator& ran : log.operators()) EXPECT_NE(ran.name, "aten::cat");
+}
 
 }  // namespace
 }  // namespace braid
