@@ -5,7 +5,8 @@
 //   D]
 //
 // With fewer heads in k and v, each serves H / heads(k) neighbouring heads of q. Computed in the
-// dtype of q; sums and softmax inside are fp32 or better.
+// dtype of q; sums and softmax inside are fp32 or better. By cuDNN, the gradients of q, k, v that
+// are parts of one tensor, token by token, are so, too (kernels/parts.h).
 #pragma once
 #include <optional>
 #include <string_view>
