@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Attention that names the kernel itself, so that a dry run sees the operator the device will run.
 //
-//   y = kernels::attention(q, k, v, {.causal = true});   // q [B, H, N, D]; k, v [B, H or fewer, M,
-//   D]
+//   y = kernels::attention(q, k, v, {.causal = true});  // q [B, H, N, D]; k, v [B, <= H, M, D]
 //
 // With fewer heads in k and v, each serves H / heads(k) neighbouring heads of q. Computed in the
 // dtype of q; sums and softmax inside are fp32 or better. By cuDNN, the gradients of q, k, v that
