@@ -111,10 +111,11 @@ std::shared_ptr<Graph> build(const AttentionTensors& all, cudnnHandle_t handle) 
   return graph->build(handle, {fe::HeurMode_t::A}).is_good() ? graph : nullptr;
 }
 
-// Of each thread: a graph must not run on two at once.
+// Of each thread: a graph must not run on two at once. Never freed: at the end of a thread cuDNN
+// may be gone.
 std::shared_ptr<Graph> graph_of(const AttentionTensors& all, const Named& named,
                                 cudnnHandle_t handle) {
-  thread_local std::map<Key, std::shared_ptr<Graph>> built;
+  thread_local auto& built = *new std::map<Key, std::shared_ptr<Graph>>;
   const Key key = key_of(all, named);
   const auto found = built.find(key);
   if (found != built.end()) return found->second;
