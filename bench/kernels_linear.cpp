@@ -70,6 +70,26 @@ KernelCase activated_case(const ModelShape& m, const KernelPlace& place) {
           .backward = {.flops = 2 * flops}};
 }
 
+// The layer before GPT's activation, with it; the weight is stored [in, out].
+KernelCase linear_gelu_case(const ModelShape& m, const KernelPlace& place) {
+  const at::Tensor x = random_tensor({m.rows(), m.width}, narrow_dtype, place.device),
+                   weight = random_tensor({m.width, m.hidden}, narrow_dtype, place.device).t(),
+                   bias = random_tensor({m.hidden}, narrow_dtype, place.device);
+  return {.leaves = {},
+          .ours =
+              [=] {
+                const auto h =
+                    kernels::linear_to(x, {weight, bias}, kernels::Activation::gelu_tanh);
+                return std::vector<at::Tensor>{h.x, h.value};
+              },
+          .aten =
+              [=] {
+                const at::Tensor h = at::linear(x, weight, bias);
+                return std::vector<at::Tensor>{h, at::gelu(h, "tanh")};
+              },
+          .forward = {.flops = product_flops(m.rows(), m.width, m.hidden)}};
+}
+
 KernelCase activation_case(const ModelShape& m, const KernelPlace& place) {
   const bool gated = m.name == "llama_8l";
   const at::Tensor h = leaf({m.rows(), m.hidden}, narrow_dtype, place.device),
@@ -145,6 +165,8 @@ std::vector<NamedCase> linear_cases(const KernelPlace& place) {
     all.push_back({"linears qkv", m.name, [=] { return qkv_case(m, place); }});
     all.push_back({"linears activated", m.name, [=] { return activated_case(m, place); }});
     all.push_back({"activation", m.name, [=] { return activation_case(m, place); }});
+    if (m.name == "gpt")
+      all.push_back({"linear gelu", m.name, [=] { return linear_gelu_case(m, place); }});
     if (m.name != "llama_8l") continue;
     all.push_back({"rotary", m.name, [=] { return rotary_case(m, place); }});
     all.push_back({"fp8 product", m.name, [=] { return coded_product_case(m, place); }});

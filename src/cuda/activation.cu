@@ -6,6 +6,7 @@
 
 #include <tuple>
 
+#include "cuda/activation.h"
 #include "cuda/map_rows.cuh"
 
 namespace braid::cuda {
@@ -142,7 +143,7 @@ void with_curve(const at::Tensor& h, bool tanh, const Map& map) {
 
 at::Tensor gelu(const at::Tensor& h, bool tanh) {
   at::Tensor y = same(h);
-  with_curve(h, tanh, [&](auto curve) { map_rows<Gelu<decltype(curve)>, 1, 1>({h}, {y}, {}); });
+  gelu_into(h, y, tanh);
   return y;
 }
 
@@ -191,4 +192,9 @@ TORCH_LIBRARY_IMPL(braid, CUDA, library) {
 }
 
 }  // namespace
+
+void gelu_into(const at::Tensor& h, const at::Tensor& y, bool tanh) {
+  with_curve(h, tanh, [&](auto curve) { map_rows<Gelu<decltype(curve)>, 1, 1>({h}, {y}, {}); });
+}
+
 }  // namespace braid::cuda

@@ -63,14 +63,17 @@ cudaDataType_t type_of(const at::Tensor& t) {
 }
 
 // What the choice depends on.
-using Key = std::tuple<std::array<int64_t, 7>, std::array<uint32_t, 4>, std::array<int, 6>>;
+using Key = std::tuple<std::array<int64_t, 8>, std::array<uint32_t, 5>, std::array<int, 6>>;
 
 Key key_of(const Product& p, Added added) {
   const Side left = *side_of(p.left), right = *side_of(p.right), out = *side_of(p.out);
   const int64_t lead = added == Added::matrix ? side_of(p.added)->lead : 0;
   const at::Tensor& other = added == Added::nothing ? p.out : p.added;
-  return {{p.left.size(0), p.right.size(1), p.left.size(1), left.lead, right.lead, out.lead, lead},
-          {alignment_of(p.left), alignment_of(p.right), alignment_of(p.out), alignment_of(other)},
+  const int64_t before = p.before.defined() ? side_of(p.before)->lead : 0;
+  return {{p.left.size(0), p.right.size(1), p.left.size(1), left.lead, right.lead, out.lead, lead,
+           before},
+          {alignment_of(p.left), alignment_of(p.right), alignment_of(p.out), alignment_of(other),
+           p.before.defined() ? alignment_of(p.before) : 0},
           {p.left.get_device(), static_cast<int>(p.left.scalar_type()),
            static_cast<int>(p.out.scalar_type()), static_cast<int>(added),
            static_cast<int>(left.by_rows), static_cast<int>(right.by_rows)}};
@@ -127,10 +130,7 @@ class Described {
     layout(out_, p.out, p.out.size(1), p.out.size(0), side_of(p.out)->lead);
     const at::Tensor& c = added_ == Added::matrix ? p.added : p.out;
     layout(added_layout_, c, c.size(1), c.size(0), side_of(c)->lead);
-    if (added_ != Added::bias) return;
-    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.added.const_data_ptr());
-    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.added));
+    if (added_ == Added::bias) add_bias();
   }
 
   std::vector<cublasLtMatmulAlgo_t> algorithms(int most, size_t workspace) const {
@@ -164,6 +164,16 @@ class Described {
   }
 
  private:
+  void add_bias() {
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE,
+        p_.before.defined() ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS);
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p_.added.const_data_ptr());
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p_.added));
+    if (!p_.before.defined()) return;
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p_.before.mutable_data_ptr());
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, side_of(p_.before)->lead);
+  }
+
   const at::Tensor& c() const { return added_ == Added::matrix ? p_.added : p_.out; }
 
   static void layout(Matrix& matrix, const at::Tensor& t, int64_t rows, int64_t columns,
@@ -271,6 +281,16 @@ std::optional<Choice> remembered(const Key& key) {
   return found == choices().made.end() ? std::nullopt : std::optional(found->second);
 }
 
+// Rows of whole 16 bytes, as cuBLASLt wants them.
+bool fits_before(const Product& p) {
+  const at::Tensor& h = p.before;
+  if (!p.added.defined() || p.added.dim() != 1 || p.out.scalar_type() != p.left.scalar_type())
+    return false;
+  if (h.scalar_type() != p.out.scalar_type() || h.sizes() != p.out.sizes()) return false;
+  const std::optional<Side> side = side_of(h);
+  return side && side->by_rows && side->lead % 8 == 0 && alignment_of(h) >= 16;
+}
+
 }  // namespace
 
 bool fits(const Product& p) {
@@ -280,7 +300,7 @@ bool fits(const Product& p) {
   if (p.left.dim() != 2 || p.right.dim() != 2 || p.out.dim() != 2) return false;
   if (flops_of(p) < worth_a_choice || !side_of(p.left) || !side_of(p.right)) return false;
   const std::optional<Side> out = side_of(p.out);
-  if (!out || !out->by_rows) return false;
+  if (!out || !out->by_rows || (p.before.defined() && !fits_before(p))) return false;
   if (!p.added.defined()) return true;
   if (p.added.dim() == 1)
     return p.added.scalar_type() == to && p.added.is_contiguous() && p.alpha == 1 && p.beta == 1 &&
@@ -303,6 +323,7 @@ void compute(const Product& p, const std::function<void()>& by_torch) {
     const std::lock_guard lock(choices().mutex);
     choices().made.emplace(key, *choice);
   }
+  if (!choice && p.before.defined()) return by_torch();
   if (!choice) {
     const auto first = described.algorithms(1, workspace.bytes);
     choice = first.empty() ? Choice() : Choice(first.front());

@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -15,6 +16,8 @@
 
 namespace braid::cuda {
 namespace {
+
+std::atomic<bool> tuned = false;
 
 using at::Scalar;
 using at::Tensor;
@@ -121,6 +124,9 @@ void tune_products(bool on) {
   static std::unique_ptr<torch::Library> kernels;  // taken back when it goes
   if (on && kernels == nullptr) kernels = registered();
   if (!on) kernels.reset();
+  tuned = on;
 }
+
+bool products_are_tuned() { return tuned; }
 
 }  // namespace braid::cuda

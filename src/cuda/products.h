@@ -7,5 +7,6 @@ namespace braid::cuda {
 // On: 16-bit products on CUDA, wherever they come from, choose (product_choice.h). Off: torch's
 // own.
 void tune_products(bool on);
+bool products_are_tuned();
 
 }  // namespace braid::cuda

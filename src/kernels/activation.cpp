@@ -165,6 +165,7 @@ at::Tensor activated(const Activated& input) {
 
 at::Tensor activation_value(const Activated& input) {
   if (input.kind == Activation::none) return input.x;
+  if (input.value.defined()) return input.value;
   if (input.kind == Activation::swiglu) return call_swiglu(input.x, input.up);
   return call_gelu(input.x, input.kind == Activation::gelu_tanh);
 }

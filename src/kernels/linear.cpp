@@ -76,15 +76,23 @@ CastWeights cast_weights(const std::vector<LinearWeights>& layers, c10::ScalarTy
   return all;
 }
 
-// Plain tensors without history, each a view of its product.
+at::Tensor linear_product(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
+                          at::Tensor* gelu) {
+  if (gelu == nullptr)
+    return bias.defined() ? at::linear(rows, weight, bias) : at::linear(rows, weight);
+  auto [h, value] = linear_gelu(rows, weight, bias);
+  *gelu = std::move(value);
+  return h;
+}
+
+// Plain tensors without history, each a view of its product. gelu: takes gelu_tanh of the one
+// layer.
 variable_list products(const at::Tensor& value, const CastWeights& used,
-                       const std::vector<LayerShape>& shapes) {
+                       const std::vector<LayerShape>& shapes, at::Tensor* gelu) {
   variable_list outputs;
   const at::Tensor rows = as_rows(value);
   for (size_t i = 0; i < used.weights.size(); ++i) {
-    const at::Tensor& bias = used.biases[i];
-    const at::Tensor y = bias.defined() ? at::linear(rows, used.weights[i], bias)
-                                        : at::linear(rows, used.weights[i]);
+    const at::Tensor y = linear_product(rows, used.weights[i], used.biases[i], gelu);
     outputs.push_back(y.view(with_width(value, y.size(1))));
   }
   if (used.joined) {
@@ -212,12 +220,38 @@ std::vector<LinearWeights> biases_of(std::vector<LinearWeights> layers) {
 }
 
 // What rows are made of without a copy.
-Activated in_one_piece(const Activated& input) {
+Activated in_one_piece(Activated input) {
   const auto piece = [](const at::Tensor& x) {
     return x.defined() && x.dim() > 2 ? x.contiguous() : x;
   };
   if (input.kind != Activation::none) return input;  // the activation will be
   return piece(input.x);
+}
+
+// gelu: null, or takes gelu_tanh of what one layer gives; as it was where that comes later.
+std::vector<at::Tensor> linears_with(Activated given, const std::vector<LinearWeights>& layers,
+                                     const ProductOptions& options, at::Tensor* gelu) {
+  const bool graph = torch::autograd::compute_requires_grad(inputs_of(given, layers));
+  const auto& later = options.later;
+  if (graph && later != nullptr && later->active()) return late_linears(given, layers, later);
+  const Activated input = in_one_piece(std::move(given));
+  if (options.fp8 != Fp8::off) return fp8_linears(input, layers, options.fp8, graph);
+  const CastWeights used = cast_weights(layers, input.x.scalar_type());
+  const std::vector<LayerShape> shapes = shapes_of(layers);
+  if (!graph) return products(activation_value(input), used, shapes, gelu);
+  std::shared_ptr<AgainNode::Waiting> again;
+  if (AgainNode* maker = input.kind == Activation::none ? AgainNode::of(input.x) : nullptr)
+    again = maker->wait(layers);
+  const std::shared_ptr<LinearsNode> node(new LinearsNode(input, used, shapes, again),
+                                          torch::autograd::deleteNode);
+  node->set_next_edges(edges_to(input, again != nullptr ? biases_of(layers) : layers));
+  variable_list outputs;
+  {
+    const at::NoGradGuard no_grad;
+    outputs = products(activation_value(input), used, shapes, gelu);
+  }
+  for (const at::Tensor& output : outputs) torch::autograd::set_history(output, node);
+  return outputs;
 }
 
 }  // namespace
@@ -256,29 +290,19 @@ std::vector<at::Tensor> parts_of(const at::Tensor& whole, const std::vector<Laye
   return parts;
 }
 
-std::vector<at::Tensor> linears(const Activated& given, const std::vector<LinearWeights>& layers,
+std::vector<at::Tensor> linears(Activated input, const std::vector<LinearWeights>& layers,
                                 const ProductOptions& options) {
-  const bool graph = torch::autograd::compute_requires_grad(inputs_of(given, layers));
-  const auto& later = options.later;
-  if (graph && later != nullptr && later->active()) return late_linears(given, layers, later);
-  const Activated input = in_one_piece(given);
-  if (options.fp8 != Fp8::off) return fp8_linears(input, layers, options.fp8, graph);
-  const CastWeights used = cast_weights(layers, input.x.scalar_type());
-  const std::vector<LayerShape> shapes = shapes_of(layers);
-  if (!graph) return products(activation_value(input), used, shapes);
-  std::shared_ptr<AgainNode::Waiting> again;
-  if (AgainNode* maker = input.kind == Activation::none ? AgainNode::of(input.x) : nullptr)
-    again = maker->wait(layers);
-  const std::shared_ptr<LinearsNode> node(new LinearsNode(input, used, shapes, again),
-                                          torch::autograd::deleteNode);
-  node->set_next_edges(edges_to(input, again != nullptr ? biases_of(layers) : layers));
-  variable_list outputs;
-  {
-    const at::NoGradGuard no_grad;
-    outputs = products(activation_value(input), used, shapes);
-  }
-  for (const at::Tensor& output : outputs) torch::autograd::set_history(output, node);
-  return outputs;
+  return linears_with(std::move(input), layers, options, nullptr);
+}
+
+Activated linear_to(const at::Tensor& x, const LinearWeights& layer, Activation then,
+                    const ProductOptions& options) {
+  const bool beside = then == Activation::gelu_tanh && x.element_size() == 2 &&
+                      layer.bias.defined() && options.fp8 == Fp8::off;
+  at::Tensor value;
+  Activated all(then, linears_with(x, {layer}, options, beside ? &value : nullptr)[0]);
+  if (value.defined()) all.value = value.view(all.x.sizes());
+  return all;
 }
 
 }  // namespace braid::kernels

@@ -27,6 +27,12 @@ std::vector<int64_t> with_width(const at::Tensor& x, int64_t width);  // sizes, 
 // [..., all outputs] cut up, one part a layer.
 std::vector<at::Tensor> parts_of(const at::Tensor& whole, const std::vector<LayerShape>& shapes);
 
+// x [rows, in], weight [out, in], bias [out] -> what at::linear gives, and gelu_tanh of it.
+struct LinearGelu {
+  at::Tensor h, value;
+};
+LinearGelu linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
 // The dtype of what is multiplied is bf16. `graph`: a backward pass may follow.
 std::vector<at::Tensor> fp8_linears(const Activated& input,
                                     const std::vector<LinearWeights>& layers, Fp8 how, bool graph);

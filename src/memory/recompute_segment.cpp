@@ -85,7 +85,8 @@ std::unique_ptr<Tape> tape_of_matmuls() {
                            "aten::_scaled_dot_product_efficient_attention", "braid::attention",
                            "braid::window_attention"},
                   .every_second = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm",
-                                   "aten::_scaled_mm", "aten::_grouped_mm"}});
+                                   "aten::_scaled_mm", "aten::_grouped_mm", "braid::linear_gelu"},
+                  .first = {"braid::linear_gelu"}});
 }
 
 }  // namespace

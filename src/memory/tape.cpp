@@ -2,6 +2,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "braid/core/error.h"
@@ -39,6 +40,7 @@ bool Tape::State::chooses(const std::string& name) {
 void Tape::State::keep(const std::string& name, TapeResults results) {
   Entry& entry = entries.emplace_back();
   entry.name = name;
+  if (options.first.contains(name)) std::fill(results.begin() + 1, results.end(), at::Tensor());
   for (const c10::IValue& result : results)
     each_tensor(result, [&](const at::Tensor& tensor) { entry.held.emplace_back(tensor); });
   entry.results = std::move(results);

@@ -93,8 +93,8 @@ struct GptMlp : Layer {
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
     const auto here = enter();
-    const at::Tensor h = columns(x, pass, {c_fc.get()})[0];
-    return drop(c_proj->forward({kernels::Activation::gelu_tanh, h}), pass);
+    kernels::Activated h = columns_to(x, pass, *c_fc, kernels::Activation::gelu_tanh);
+    return drop(c_proj->forward(std::move(h)), pass);
   }
 
   std::shared_ptr<Linear> c_fc, c_proj;

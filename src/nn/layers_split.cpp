@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layers and dropout over the tensor axis.
 #include <algorithm>
+#include <utility>
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
@@ -34,6 +35,11 @@ int64_t count_of(const std::vector<Range>& ranges) {
 }
 
 bool shares_tokens(const Layout& layout) { return layout.sequence && layout.tensor.size() > 1; }
+
+// Column-split layers take x whole, after its way, and keep it so.
+bool in_one_piece(const Layout& layout) {
+  return layout.tensor.size() == 1 || (layout.overlap == 1 && !layout.regather);
+}
 
 std::vector<parallel::SplitWeights> weights_of(const std::vector<const Linear*>& linears) {
   std::vector<parallel::SplitWeights> weights;
@@ -90,7 +96,7 @@ std::vector<at::Tensor> Layer::columns(const at::Tensor& x, const Pass& pass,
     for (const Linear* linear : linears) outputs.push_back(linear->forward(x));
     return outputs;
   }
-  if (layout().tensor.size() == 1 || (layout().overlap == 1 && !layout().regather)) {
+  if (in_one_piece(layout())) {
     const at::Tensor whole = to_split(x, pass);
     if (linears.size() == 1) return {linears[0]->forward(whole)};
     return kernels::linears(whole, weights_of(linears),
@@ -98,6 +104,12 @@ std::vector<at::Tensor> Layer::columns(const at::Tensor& x, const Pass& pass,
   }
   return parallel::column_linears(cast(x), weights_of(linears), split_axis(),
                                   count_of(tokens_in_split(layout(), pass).ranges));
+}
+
+kernels::Activated Layer::columns_to(const at::Tensor& x, const Pass& pass, const Linear& linear,
+                                     kernels::Activation then) const {
+  if (as_reference() || !in_one_piece(layout())) return {then, columns(x, pass, {&linear})[0]};
+  return linear.forward_to(to_split(x, pass), then);
 }
 
 Linear::Linear(Scope scope, int64_t in, int64_t out, LinearOptions options)
@@ -157,15 +169,21 @@ at::Tensor Linear::forward_as_reference(const at::Tensor& x) const {
   return b.defined() ? at::add(y, b) : y;
 }
 
-at::Tensor Linear::forward(const kernels::Activated& x) const {
+at::Tensor Linear::forward(kernels::Activated x) const {
   const auto here = enter();
   if (as_reference()) return forward_as_reference(cast(kernels::activated(x)));
-  const kernels::Activated input(x.kind, cast(x.x), x.up.defined() ? cast(x.up) : x.up);
+  for (at::Tensor* each : {&x.x, &x.up, &x.value})
+    if (each->defined()) *each = cast(*each);
   if (split_ != Split::rows)
-    return kernels::linears(input, {weights()}, {.later = layout().later, .fp8 = fp8()})[0];
+    return kernels::linears(std::move(x), {weights()}, {.later = layout().later, .fp8 = fp8()})[0];
   parallel::SplitAxis axis = split_axis();
   axis.fp8 = fp8();
-  return parallel::row_linear(input, weights(), axis);
+  return parallel::row_linear(std::move(x), weights(), axis);
+}
+
+kernels::Activated Linear::forward_to(const at::Tensor& x, kernels::Activation then) const {
+  const auto here = enter();
+  return kernels::linear_to(cast(x), weights(), then, {.later = layout().later, .fp8 = fp8()});
 }
 
 int64_t Linear::held_count() const { return count_of(held_); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/parallel/tensor.h"
 
+#include <utility>
+
 #include <ATen/ops/add.h>
 #include <ATen/ops/bitwise_or.h>
 #include <ATen/ops/embedding.h>
@@ -96,14 +98,13 @@ std::vector<at::Tensor> column_linears(const at::Tensor& x, const std::vector<Sp
   return kernels::linears(enter_split(x, axis, tokens), layers, products_of(axis));
 }
 
-at::Tensor row_linear(const kernels::Activated& x, const SplitWeights& layer,
-                      const SplitAxis& axis) {
-  if (axis.group.size() == 1) return kernels::linears(x, {layer}, products_of(axis))[0];
+at::Tensor row_linear(kernels::Activated x, const SplitWeights& layer, const SplitAxis& axis) {
+  if (axis.group.size() == 1) return kernels::linears(std::move(x), {layer}, products_of(axis))[0];
   at::Tensor y;
   if (runs_in_chunks(x.x, axis))
     y = chunked_rows(kernels::activated(x), in_dtype({layer}, x.x)[0].weight, axis);
   else
-    y = leave_split(kernels::linears(x, {{layer.weight}}, products_of(axis))[0], axis);
+    y = leave_split(kernels::linears(std::move(x), {{layer.weight}}, products_of(axis))[0], axis);
   return layer.bias.defined() ? at::add(y, layer.bias.to(y.scalar_type())) : y;
 }
 

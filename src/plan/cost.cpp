@@ -106,7 +106,8 @@ struct CostModel::State {
   double seconds(const Sized& sized) const {
     const double guess = estimate(roofline, sized);
     const Surface* surface = surface_for(sized);
-    return surface == nullptr ? guess : guess * surface->ratio(sized.at);
+    const double beside = sized.beside > 0 ? roofline.stream(sized.beside, 0) : 0;
+    return beside + (surface == nullptr ? guess : guess * surface->ratio(sized.at));
   }
 
   double heat(const Sized& sized) const {

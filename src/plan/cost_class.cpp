@@ -278,6 +278,7 @@ const Table& braid_kinds() {
       {"layer_norm_grad", {Work::norm_backward, Moves::all, 2}},
       {"rms_norm_grad", {Work::norm_backward, Moves::all, 2}},
       {"keep_part", {Work::mask, Moves::written, 1}},
+      {"linear_gelu", {Work::gemm, Moves::all, 1}},
       {"gelu", {Work::pointwise, Moves::all, 1}},
       {"gelu_grad", {Work::pointwise, Moves::all, 1}},
       {"gelu_grad_", {Work::pointwise, Moves::last_too, 1}},

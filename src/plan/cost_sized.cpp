@@ -57,7 +57,8 @@ void size_product(const Operator& op, Sized& sized) {
   const size_t a = added ? 1 : 0, b = a + 1;
   if (op.inputs.size() <= b) return;
   const TensorShape &left = op.inputs[a], &right = op.inputs[b];
-  const bool weight_rows = ends_in(op, "::linear");  // weight is [n, k]
+  const bool gelu = ends_in(op, "::linear_gelu");
+  const bool weight_rows = gelu || ends_in(op, "::linear");  // weight is [n, k]
   const double k = std::max(1.0, last_size(left));
   const double n = weight_rows ? nth_size(right, 0) : right.sizes.size() > 1 ? last_size(right) : 1;
   const double batch = sized.work == Work::batched ? std::max(1.0, nth_size(left, 0)) : 1;
@@ -68,12 +69,13 @@ void size_product(const Operator& op, Sized& sized) {
     sized.at = {batch, m, n, k};
     return;
   }
-  const bool left_turned = at_strided(op, a), right_turned = weight_rows || at_strided(op, b);
+  const bool left_turned = at_strided(op, a), right_turned = weight_rows != at_strided(op, b);
   const int loads = std::min({loads_of(left_turned ? m : k, left.dtype),
                               loads_of(right_turned ? k : n, left.dtype), loads_of(n, left.dtype)});
   sized.kernel = fmt::format("gemm_{}{}", left_turned ? 't' : 'n', right_turned ? 't' : 'n');
   if (loads < 16) sized.kernel += fmt::format("_by{}", loads);
   sized.at = {m, n, k};
+  if (gelu) sized.beside = static_cast<double>(op.outputs.back().bytes());
 }
 
 // Rows of all groups together are on one side; each group meets its own matrix. Without knowing

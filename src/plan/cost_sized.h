@@ -17,6 +17,7 @@ struct Sized {
   c10::ScalarType dtype = c10::kFloat;
   std::vector<double> at;  // sizes; empty: nothing runs
   int kernels = 1;         // launches
+  double beside = 0;       // bytes that it writes besides
 };
 
 // Throws InternalError with the name of an operator that no class is known for.

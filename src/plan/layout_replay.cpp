@@ -11,15 +11,16 @@ using HistoryWhat = memory::HistoryEvent::What;
 
 // Operators that ask for a handle of cuBLAS.
 bool is_product(const std::string& op) {
-  static const std::set<std::string> products = {"aten::mm",    "aten::addmm",
-                                                 "aten::bmm",   "aten::baddbmm",
-                                                 "aten::addmv", "aten::_addmm_activation"};
+  static const std::set<std::string> products = {"aten::mm",          "aten::addmm",
+                                                 "aten::bmm",         "aten::baddbmm",
+                                                 "aten::addmv",       "aten::_addmm_activation",
+                                                 "braid::linear_gelu"};
   return products.contains(op);
 }
 
 // With a bias these go through cuBLASLt, which has a workspace of its own.
 bool is_product_with_bias(const std::string& op) {
-  return op == "aten::addmm" || op == "aten::_addmm_activation";
+  return op == "aten::addmm" || op == "aten::_addmm_activation" || op == "braid::linear_gelu";
 }
 
 constexpr int64_t lt_workspace = 1 << 20;  // of torch 2.11 on every GPU, measured on an H200

@@ -18,7 +18,8 @@ namespace {
 using memory::Operator;
 
 bool is_product(const Operator& op) {
-  return op.name == "aten::mm" || op.name == "aten::addmm" || op.name == "aten::linear";
+  return op.name == "aten::mm" || op.name == "aten::addmm" || op.name == "aten::linear" ||
+         op.name == "braid::linear_gelu";
 }
 
 Prices prices_for(const PublishedTime& row, const CostModel& model) {

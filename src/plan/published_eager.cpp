@@ -143,11 +143,23 @@ Operators loss_in_parts(const Operator& op) {
           op_of("aten::_to_copy", {wide}, {x})};
 }
 
+// The product, then the activation; computed again, a block ends before it.
+Operators linear_gelu_in_parts(const Operator& op) {
+  const TensorShape& h = op.outputs.at(0);
+  Operator product = op;
+  product.name = "aten::linear";
+  product.outputs = {h};
+  product.bytes -= h.bytes();
+  if (op.recomputed) return {product};
+  return {product, op_of("braid::gelu", {h}, {h})};
+}
+
 }  // namespace
 
 Operators as_published(const PublishedTime& row, const Operator& op) {
   if (is_attention(op) && row.attention == Attention::written_out) return attention_written_out(op);
   if (is_attention(op) && row.attention == Attention::flash) return {by_flash(op)};
+  if (op.name == "braid::linear_gelu") return linear_gelu_in_parts(op);
   if (row.fused == Fused::all || !op.name.starts_with("braid::")) return {op};
   if (op.name.find("_norm") != std::string::npos) return norm_in_parts(op);
   if (op.name == "braid::rotary") return rotary_in_parts(op);

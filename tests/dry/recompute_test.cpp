@@ -23,16 +23,17 @@ struct Choice {
   Again what;
   int64_t segment;
   const char* name;
+  const char* precision = "fp32";
 };
 
 void PrintTo(const Choice& choice, std::ostream* out) {
   *out << test::name_of(choice.model) << " " << choice.name;
 }
 
-train::RunOptions run_of(nn::ModelName model, Again what, int64_t segment) {
-  train::RunOptions run = test::tiny_run(model, "fp32");
-  run.memory.recompute = what;
-  run.memory.segment = segment;
+train::RunOptions run_of(const Choice& choice) {
+  train::RunOptions run = test::tiny_run(choice.model, choice.precision);
+  run.memory.recompute = choice.what;
+  run.memory.segment = choice.segment;
   run.memory.check_recompute = true;
   return run;
 }
@@ -65,10 +66,13 @@ Gradients gradients_of(const train::RunOptions& run) {
 
 class RecomputeOf : public testing::TestWithParam<Choice> {
  protected:
-  train::RunOptions plain() const { return run_of(GetParam().model, Again::none, 1); }
-  train::RunOptions chosen() const {
-    return run_of(GetParam().model, GetParam().what, GetParam().segment);
+  train::RunOptions plain() const {
+    Choice choice = GetParam();
+    choice.what = Again::none;
+    choice.segment = 1;
+    return run_of(choice);
   }
+  train::RunOptions chosen() const { return run_of(GetParam()); }
 };
 
 TEST_P(RecomputeOf, GradientsAreEqualToTheBit) {
@@ -102,6 +106,8 @@ std::vector<Choice> choices() {
     all.push_back({model, Again::matmuls, 1, "matmuls"});
   }
   all.push_back({nn::ModelName::mlp, Again::blocks, 1, "blocks"});
+  all.push_back({nn::ModelName::gpt, Again::blocks, 1, "blocks_bf16", "bf16"});
+  all.push_back({nn::ModelName::gpt, Again::matmuls, 1, "matmuls_bf16", "bf16"});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Models, RecomputeOf, testing::ValuesIn(choices()), [](const auto& info) {

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -88,6 +89,23 @@ TEST_P(TapeOf, EverySecondOfAKindOfOperators) {
   EXPECT_EQ(calls_of(log, "aten::sin"), 0);
   EXPECT_EQ(calls_of(log, "aten::exp"), 0);
   EXPECT_EQ(calls_of(log, "aten::cos"), 2);
+}
+
+TEST_P(TapeOf, OfSomeOperatorsTheFirstResultAlone) {
+  Ledger ledger;
+  const Instruments on({.ledger = &ledger, .dry = dry()});
+  const at::Tensor x = at::ones({4, 25});
+  const int64_t before = ledger.live(cpu);
+  Tape tape({.each = {"aten::max"}, .first = {"aten::max"}});
+  {
+    const TapeScope keep(&tape, TapeMode::record);
+    EXPECT_TRUE(std::get<1>(at::max(x, 0)).defined());
+  }
+  EXPECT_EQ(ledger.live(cpu) - before, 100);
+  const TapeScope again(&tape, TapeMode::replay);
+  const auto [values, places] = at::max(x, 0);
+  EXPECT_EQ(values.size(0), 25);
+  EXPECT_FALSE(places.defined());
 }
 
 TEST_P(TapeOf, ASecondReplayComputesWhatWasHandedOut) {

@@ -45,6 +45,7 @@ TEST_P(RecomputeModels, BlocksInHalfPrecisionAreBitEqual) {
   const Trained plain = trained(model_, {}, "bf16");
   expect_bits(trained(model_, {.what = Again::blocks, .segment = 2}, "bf16"), plain);
   expect_bits(trained(model_, {.what = Again::attention}, "bf16"), plain);
+  expect_bits(trained(model_, {.what = Again::matmuls}, "bf16"), plain);
 }
 
 TEST(RecomputeOfNamedBlocks, RunsThoseTwice) {

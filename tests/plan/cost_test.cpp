@@ -84,6 +84,19 @@ TEST(Cost, ProductsTakeTheirFlopsAndStreamWhenThin) {
   EXPECT_NEAR(model.cost(single).seconds / tf32.cost(single).seconds, 5, 0.05);
 }
 
+TEST(Cost, AnActivationOutOfAProductCostsItsBytes) {
+  const plan::CostModel model(two_nodes());
+  const memory::TensorShape x{{8192, 4096}, c10::kBFloat16}, w{{2048, 4096}, c10::kBFloat16},
+      b{{2048}, c10::kBFloat16}, h{{8192, 2048}, c10::kBFloat16};
+  const double plain = model.cost(op_of("aten::linear", {x, w, b}, {h})).seconds;
+  const plan::OpCost both = model.cost(op_of("braid::linear_gelu", {x, w, b}, {h, h}));
+  EXPECT_NEAR(both.seconds, plain + 2.0 * 8192 * 2048 / 0.5e12, 1e-9);
+  EXPECT_EQ(both.kernels, 1);
+  memory::Operator turned = op_of("braid::linear_gelu", {x, w, b}, {h, h});
+  turned.strided = 2;  // the weight is stored [in, out]
+  EXPECT_NEAR(model.cost(turned).seconds, both.seconds, 1e-9);
+}
+
 TEST(Cost, WavesOfTilesRoundUp) {
   plan::Cluster cluster = two_nodes();
   cluster.gpu.multiprocessors = 100;

@@ -46,6 +46,7 @@ inline const std::map<std::string, std::string>& cpu_scratch() {
       {"aten::index_add_", strides},
       {"aten::embedding_dense_backward", strides},
       {"aten::sum", threads},
+      {"braid::linear_gelu", packs},
       {"aten::addmm", packs},
       {"aten::addmm_", packs},
       {"aten::mm", packs},

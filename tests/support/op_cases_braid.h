@@ -6,6 +6,7 @@
 #include "braid/kernels/attention.h"
 #include "braid/kernels/dropout.h"
 #include "braid/kernels/head_loss.h"
+#include "braid/kernels/linear.h"
 #include "braid/kernels/masks.h"
 #include "braid/kernels/norm.h"
 #include "braid/kernels/rotary.h"
@@ -76,6 +77,14 @@ inline std::vector<OpCase> braid_cases() {
     add_cases(
         cases, kind == kernels::Activation::gelu ? "braid_gelu" : "braid_gelu_tanh",
         [=](Tensors& x) { return Tensors{kernels::activated({kind, x[0]})}; }, one);
+  add_cases(cases, "linear_gelu",
+            [](Tensors& x) {
+              const auto h = kernels::linear_to(x[0], {x[1], x[2]}, kernels::Activation::gelu_tanh);
+              return kernels::linears(h, {{x[3]}});
+            },
+            {{{{2, 3, 8}, b16}, {{16, 8}, b16}, {{16}, b16}, {{8, 16}, b16}},
+             {{{6, 8}, b16}, {{16, 8}}, {{16}}, {{8, 16}}},
+             {{{6, 8}}, {{16, 8}}, {{16}}, {{8, 16}}}});
   const OpInput table = {{5, 4}, f32, Layout::contiguous, false};
   add_cases(cases, "rotary",
             [](Tensors& x) {

@@ -28,6 +28,9 @@ struct Activated {
   Activation kind = Activation::none;
   at::Tensor x;   // or the gate of swiglu
   at::Tensor up;  // of swiglu alone
+  // The activation, where the kernel that made x gave it on the way (kernels/linear.h): it is used
+  // and not kept, and gradients go to x.
+  at::Tensor value = {};
 };
 
 at::Tensor activated(const Activated& input);

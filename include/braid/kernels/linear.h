@@ -31,7 +31,15 @@ struct ProductOptions {
 
 // a W^T + b of each layer, a [..., in] the activation, in the dtype of the input. Layers whose
 // weights are cast become one product, the outputs parts of one tensor.
-std::vector<at::Tensor> linears(const Activated& input, const std::vector<LinearWeights>& layers,
+std::vector<at::Tensor> linears(Activated input, const std::vector<LinearWeights>& layers,
                                 const ProductOptions& options = {});
+
+// One layer and the activation behind it, for the next one. gelu_tanh in 16 bits comes out of the
+// same product, of sums that are not rounded yet.
+//
+//   y = kernels::linears(kernels::linear_to(x, {w1, b1}, kernels::Activation::gelu_tanh),
+//   {{w2}})[0];
+Activated linear_to(const at::Tensor& x, const LinearWeights& layer, Activation then,
+                    const ProductOptions& options = {});
 
 }  // namespace braid::kernels

@@ -17,6 +17,8 @@ namespace braid::memory {
 struct TapeOptions {
   std::set<std::string> each = {};          // every result is kept
   std::set<std::string> every_second = {};  // of all calls of these: the first, the third, ...
+  std::set<std::string> first =
+      {};  // of these the first result: the others are handed out undefined
 };
 
 class Tape {

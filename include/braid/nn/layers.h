@@ -127,6 +127,9 @@ class Layer : public torch::nn::Module {
   // The same, and what column-split layers make of it, while it travels (Layout::overlap).
   std::vector<at::Tensor> columns(const at::Tensor& x, const Pass& pass,
                                   const std::vector<const Linear*>& linears) const;
+  // Of one layer, with the activation behind it, for the next layer.
+  kernels::Activated columns_to(const at::Tensor& x, const Pass& pass, const Linear& linear,
+                                kernels::Activation then) const;
   // What operators are handed; the reference's cast for themselves.
   c10::ScalarType compute() const {
     return as_reference() ? scope_.build.precision.param : scope_.build.precision.compute;
@@ -184,7 +187,9 @@ class Linear : public Layer {
   // columns: x has entered the split region (to_split), y is this rank's outputs.
   // rows: x is this rank's inputs, y has left the region.
   // An activation that is given and not computed yet is not kept, but what it is computed of.
-  at::Tensor forward(const kernels::Activated& x) const;
+  at::Tensor forward(kernels::Activated x) const;
+  // columns: the activation behind it, for the next layer.
+  kernels::Activated forward_to(const at::Tensor& x, kernels::Activation then) const;
   // Outputs (columns) or inputs (rows) that this rank holds.
   const std::vector<Range>& held() const { return held_; }
   int64_t held_count() const;

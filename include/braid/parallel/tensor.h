@@ -53,8 +53,7 @@ at::Tensor leave_split(const at::Tensor& part, const SplitAxis& axis);
 // Column-split layers that take the same x: it enters once for all of them.
 std::vector<at::Tensor> column_linears(const at::Tensor& x, const std::vector<SplitWeights>& layers,
                                        const SplitAxis& axis, int64_t tokens = 0);
-at::Tensor row_linear(const kernels::Activated& x, const SplitWeights& layer,
-                      const SplitAxis& axis);
+at::Tensor row_linear(kernels::Activated x, const SplitWeights& layer, const SplitAxis& axis);
 
 // Rows `held` of an embedding table: each rank looks up what it has, and they leave as above.
 at::Tensor split_embedding(const at::Tensor& ids, const at::Tensor& weight, const Range& held,
