@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "braid/kernels/linear.h"
+#include "braid/kernels/norm.h"
 #include "kernels/column_sum.h"
 #include "support/drawn.h"
 
@@ -32,28 +33,28 @@ Mlp mlp_of(c10::ScalarType param, c10::ScalarType compute, int64_t rows = 7) {
 }
 
 // summed: through a view, which no sum comes through.
-Tensors outputs_of(const Mlp& l, Activation kind, bool summed, bool twice = false) {
+Tensors mlp_outputs(const Mlp& l, Activation kind, bool summed, bool twice = false) {
   const at::Tensor h = linears(l.x, {{l.w1, l.b1}})[0];
   Tensors all = {linears({kind, summed ? h.view_as(h) : h}, {{l.w2, l.b2}})[0]};
   if (twice) all.push_back(h);
   return all;
 }
 
-Tensors grads_of(const Tensors& outputs, const Tensors& inputs, bool keep_graph = false) {
+Tensors taken_grads(const Tensors& outputs, const Tensors& inputs, bool keep_graph = false) {
   Tensors seeds;
   for (const at::Tensor& y : outputs)
     seeds.push_back(drawn(y.sizes(), 4, "seed").to(y.scalar_type()));
   return torch::autograd::grad(outputs, inputs, seeds, keep_graph, false, /*allow_unused=*/true);
 }
 
-void expect_same(const Tensors& got, const Tensors& want) {
+void expect_same_bits(const Tensors& got, const Tensors& want) {
   for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(got[i].equal(want[i])) << i;
 }
 
 // How often the operator ran.
-class Runs {
+class RunsOf {
  public:
-  explicit Runs(const char* name) {
+  explicit RunsOf(const char* name) {
     name_ = name;
     count_ = 0;
     handle_ = at::addThreadLocalCallback(
@@ -63,7 +64,7 @@ class Runs {
           return nullptr;
         }).scopes({at::RecordScope::FUNCTION}));
   }
-  ~Runs() { at::removeCallback(handle_); }
+  ~RunsOf() { at::removeCallback(handle_); }
   int count() const { return count_; }
 
  private:
@@ -80,8 +81,8 @@ TEST_P(SumOnTheWay, IsThatOfTheLayerToTheBit) {
     for (const int64_t rows : {1, 7, 1500})
       for (const bool twice : {false, true}) {
         const Mlp mlp = mlp_of(param, compute, rows);
-        expect_same(grads_of(outputs_of(mlp, kind, false, twice), mlp.all()),
-                    grads_of(outputs_of(mlp, kind, true, twice), mlp.all()));
+        expect_same_bits(taken_grads(mlp_outputs(mlp, kind, false, twice), mlp.all()),
+                         taken_grads(mlp_outputs(mlp, kind, true, twice), mlp.all()));
       }
 }
 
@@ -90,10 +91,72 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, SumOnTheWay,
                                          std::pair(c10::kFloat, c10::kBFloat16),
                                          std::pair(c10::kBFloat16, c10::kBFloat16)));
 
+// A layer whose output is the branch of a norm; padded: zeros behind rows of x.
+struct Residual {
+  at::Tensor x, in, w, b, weight, bias;
+  bool dropped = false, padded = false;
+  Tensors all() const { return {x, in, w, b, weight, bias}; }
+};
+
+Residual residual_of(c10::ScalarType stream, c10::ScalarType compute, bool dropped, bool padded,
+                     int64_t rows = 5) {
+  const auto leaf = [](at::IntArrayRef sizes, const char* name, c10::ScalarType dtype) {
+    return drawn(sizes, 1, name).to(dtype).detach().requires_grad_();
+  };
+  const int64_t out = padded ? 8 : 6;
+  return {leaf({6, rows, 6}, "x", stream),
+          leaf({6, rows, 3}, "in", compute),
+          leaf({out, 3}, "w", stream),
+          leaf({out}, "b", stream),
+          leaf({6}, "weight", stream),
+          leaf({6}, "bias", stream),
+          dropped,
+          padded};
+}
+
+Tensors branch_outputs(const Residual& l, bool summed, bool twice = false) {
+  const at::Tensor h = linears(l.in, {{l.w, l.b}})[0], g = summed ? h.view_as(h) : h;
+  const Branch branch = l.dropped ? drop_branch(g, {.rate = 0.4, .key = {5}}) : Branch(g);
+  const auto [sum, y] = add_norm_rows(l.x, branch, {l.weight, l.bias},
+                                      {.dtype = h.scalar_type(), .lanes = l.padded ? 8 : 0});
+  Tensors all = {sum, y};
+  if (twice) all.push_back(h);
+  return all;
+}
+
+TEST_P(SumOnTheWay, OfABranchIsThatOfTheLayerToTheBit) {
+  const auto [stream, compute] = GetParam();
+  for (const bool dropped : {false, true})
+    for (const bool padded : {false, true})
+      for (const bool twice : {false, true})
+        for (const int64_t rows : {1, 5, 700}) {
+          const Residual layer = residual_of(stream, compute, dropped, padded, rows);
+          expect_same_bits(taken_grads(branch_outputs(layer, false, twice), layer.all()),
+                           taken_grads(branch_outputs(layer, true, twice), layer.all()));
+        }
+}
+
+TEST(SumOnTheWay, OfABranchTakesTheLayersPlace) {
+  for (const auto compute : {c10::kFloat, c10::kBFloat16})
+    for (const bool dropped : {false, true}) {
+      const Residual layer = residual_of(c10::kFloat, compute, dropped, false);
+      const auto sums = [&](const Tensors& inputs, bool summed, bool twice = false) {
+        const Tensors outputs = branch_outputs(layer, summed, twice);
+        const RunsOf runs("braid::column_sum");
+        taken_grads(outputs, inputs);
+        return runs.count();
+      };
+      EXPECT_EQ(sums(layer.all(), true), 1);
+      EXPECT_EQ(sums(layer.all(), false), 0);
+      EXPECT_EQ(sums(layer.all(), false, /*twice=*/true), 1);
+      EXPECT_EQ(sums({layer.x, layer.in}, false), 0);
+    }
+}
+
 int sums_of(const Mlp& mlp, const Tensors& inputs, bool summed, bool twice = false) {
-  const Tensors outputs = outputs_of(mlp, Activation::gelu, summed, twice);
-  const Runs runs("braid::column_sum");
-  grads_of(outputs, inputs);
+  const Tensors outputs = mlp_outputs(mlp, Activation::gelu, summed, twice);
+  const RunsOf runs("braid::column_sum");
+  taken_grads(outputs, inputs);
   return runs.count();
 }
 
@@ -108,11 +171,13 @@ TEST(SumOnTheWay, TakesTheLayersPlace) {
 
 TEST(SumOnTheWay, IsGivenAsOftenAsItIsAskedFor) {
   const Mlp mlp = mlp_of(c10::kDouble, c10::kDouble);
-  const Tensors outputs = outputs_of(mlp, Activation::gelu, false);
-  const Tensors once = grads_of(outputs, mlp.all(), true), twice = grads_of(outputs, mlp.all());
-  expect_same(once, twice);
+  const Tensors outputs = mlp_outputs(mlp, Activation::gelu, false);
+  const Tensors once = taken_grads(outputs, mlp.all(), true),
+                twice = taken_grads(outputs, mlp.all());
+  expect_same_bits(once, twice);
   for (size_t i = 0; i < once.size(); ++i)
-    expect_same(grads_of(outputs_of(mlp, Activation::gelu, false), {mlp.all()[i]}), {once[i]});
+    expect_same_bits(taken_grads(mlp_outputs(mlp, Activation::gelu, false), {mlp.all()[i]}),
+                     {once[i]});
 }
 
 TEST(SumOnTheWay, IsOfNoUseToAFrozenBias) {
@@ -121,8 +186,8 @@ TEST(SumOnTheWay, IsOfNoUseToAFrozenBias) {
     mlp.b1 = biased ? mlp.b1.detach() : at::Tensor();
     EXPECT_EQ(sums_of(mlp, {mlp.x, mlp.w1}, false), 0) << biased;
     const Tensors some = {mlp.x, mlp.w1, mlp.w2, mlp.b2};
-    expect_same(grads_of(outputs_of(mlp, Activation::gelu, false), some),
-                grads_of(outputs_of(mlp, Activation::gelu, true), some));
+    expect_same_bits(taken_grads(mlp_outputs(mlp, Activation::gelu, false), some),
+                     taken_grads(mlp_outputs(mlp, Activation::gelu, true), some));
   }
 }
 
@@ -135,7 +200,7 @@ TEST(SumOnTheWay, HooksMayChangeTheGradient) {
       seen = in_place ? grad.mul_(2) : grad.mul(2);
       return seen;
     });
-    const Tensors got = grads_of({linears({Activation::gelu, h}, {{mlp.w2}})[0]}, {mlp.b1});
+    const Tensors got = taken_grads({linears({Activation::gelu, h}, {{mlp.w2}})[0]}, {mlp.b1});
     EXPECT_TRUE(got[0].equal(column_sum(seen.view({-1, 9}), c10::kDouble))) << in_place;
   }
 }
@@ -151,12 +216,12 @@ TEST(SumOnTheWay, Fp8LayersGiveAndTakeIt) {
       const at::Tensor h = linears(mlp.x, {{mlp.w1, mlp.b1}}, {.fp8 = how})[0];
       const at::Tensor g = summed ? h.view_as(h) : h;
       const Tensors y = linears({Activation::gelu, g}, {{mlp.w2, mlp.b2}}, {.fp8 = how});
-      const Runs runs("braid::column_sum");
-      Tensors all = grads_of(y, mlp.all());
+      const RunsOf runs("braid::column_sum");
+      Tensors all = taken_grads(y, mlp.all());
       EXPECT_EQ(runs.count(), summed ? 2 : 1);
       return all;
     };
-    expect_same(grads(false), grads(true));
+    expect_same_bits(grads(false), grads(true));
   }
 }
 
