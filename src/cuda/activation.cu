@@ -4,10 +4,11 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include <optional>
 #include <tuple>
 
 #include "cuda/activation.h"
-#include "cuda/map_rows.cuh"
+#include "cuda/map_and_sum.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -154,12 +155,17 @@ at::Tensor gelu_grad(const at::Tensor& h, const at::Tensor& grad, bool tanh) {
   return dh;
 }
 
-at::Tensor gelu_grad_(const at::Tensor& h, at::Tensor& grad, bool tanh) {
-  at::Tensor y = same(h);
+std::tuple<at::Tensor, at::Tensor> gelu_grad_(const at::Tensor& h, at::Tensor& grad, bool tanh,
+                                              std::optional<c10::ScalarType> dtype) {
+  at::Tensor y = same(h), sum;
   with_curve(h, tanh, [&](auto curve) {
-    map_rows<GeluGradAndValue<decltype(curve)>, 2, 2>({h, grad}, {y, grad}, {});
+    using Map = GeluGradAndValue<decltype(curve)>;
+    if (dtype)
+      sum = map_and_sum<Map, 2, 2>({h, grad}, {y, grad}, {}, *dtype);
+    else
+      map_rows<Map, 2, 2>({h, grad}, {y, grad}, {});
   });
-  return y;
+  return {y, sum};
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {

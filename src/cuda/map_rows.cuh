@@ -102,6 +102,30 @@ void launch_map(const RowViews<In>& in, const RowViews<Out>& out, int64_t rows, 
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+// Inputs and outputs [..., width] of one shape and dtype as the kernels take them.
+template <int In, int Out>
+struct MappedRows {
+  std::array<at::Tensor, In> held;  // copies, if any, until the launch
+  RowViews<In> in;
+  RowViews<Out> out;
+  int64_t width, rows;
+  bool wide;  // in packs of 16 bytes
+
+  MappedRows(const std::array<at::Tensor, In>& inputs, const std::array<at::Tensor, Out>& outputs)
+      : width(inputs[0].size(-1)), rows(inputs[0].numel() / width) {
+    const int64_t element = inputs[0].element_size();
+    for (int i = 0; i < In; ++i) {
+      held[i] = mapped_rows(inputs[i]);
+      in.of[i] = {const_cast<void*>(held[i].const_data_ptr()), held[i].stride(0)};
+    }
+    for (int i = 0; i < Out; ++i) {
+      const at::Tensor flat = outputs[i].view({-1, width});
+      out.of[i] = {flat.mutable_data_ptr(), flat.stride(0)};
+    }
+    wide = width * element % 16 == 0 && fit_packs(in, element) && fit_packs(out, element);
+  }
+};
+
 // outputs[i] = f of the inputs, element by element; an output may be an input. Outputs must have
 // evenly spaced rows.
 template <class F, int In, int Out>
@@ -110,26 +134,14 @@ void map_rows(const std::array<at::Tensor, In>& inputs, const std::array<at::Ten
   const at::Tensor& like = inputs[0];
   if (like.numel() == 0) return;
   const c10::cuda::CUDAGuard guard(like.device());
-  const int64_t width = like.size(-1), rows = like.numel() / width, element = like.element_size();
-  std::array<at::Tensor, In> held;  // copies, if any, until the launch
-  RowViews<In> in;
-  RowViews<Out> out;
-  for (int i = 0; i < In; ++i) {
-    held[i] = mapped_rows(inputs[i]);
-    in.of[i] = {const_cast<void*>(held[i].const_data_ptr()), held[i].stride(0)};
-  }
-  for (int i = 0; i < Out; ++i) {
-    const at::Tensor flat = outputs[i].view({-1, width});
-    out.of[i] = {flat.mutable_data_ptr(), flat.stride(0)};
-  }
-  const bool wide = width * element % 16 == 0 && fit_packs(in, element) && fit_packs(out, element);
+  const MappedRows<In, Out> all(inputs, outputs);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, like.scalar_type(), "map_rows", [&] {
     constexpr int pack = 16 / sizeof(scalar_t);
     if constexpr (F::template takes<scalar_t>) {
-      if (wide)
-        launch_map<scalar_t, pack>(in, out, rows, width, f);
+      if (all.wide)
+        launch_map<scalar_t, pack>(all.in, all.out, all.rows, all.width, f);
       else
-        launch_map<scalar_t, 1>(in, out, rows, width, f);
+        launch_map<scalar_t, 1>(all.in, all.out, all.rows, all.width, f);
     } else {
       TORCH_INTERNAL_ASSERT(false, "not a kernel of ", like.scalar_type());
     }

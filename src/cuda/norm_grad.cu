@@ -9,6 +9,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <tuple>
 #include <type_traits>
 
@@ -24,7 +26,7 @@ struct NormGradArguments {
   Row<X> grad_sum, sum, grad_x;
   Row<P> weight, bias;  // bias: for y alone
   const W* statistics;
-  W* parts;  // [1 or 2][blocks][width]
+  W* parts;  // [1 to 3][blocks][width]
   int64_t rows;
   int width;
   int pitch;         // numbers of a row of grad, grad_branch and y: zeros behind those of x
@@ -93,13 +95,25 @@ __device__ void write_again(const Arguments& a, int64_t row, const W (&unit)[Ite
   write_zeros(a.y, row, a.width + where.lane(), a.pitch, where.threads);
 }
 
-template <class W, class X, class C, class P, int Vec, int Items, bool Centred>
+// What goes to the branch, as it was rounded, column by column.
+template <int Items, int Vec, class W, class Arguments>
+__device__ void add_to_sums(const Arguments& a, W (&sums)[Items][Vec], int item,
+                            const W (&out)[Items][Vec]) {
+#pragma unroll
+  for (int j = 0; j < Vec; ++j)
+    sums[item][j] +=
+        a.grad_branch.here() ? a.grad_branch.rounded(out[item][j]) : a.grad_x.rounded(out[item][j]);
+}
+
+// Sums: those of the branch's gradient, too.
+template <class W, class X, class C, class P, int Vec, int Items, bool Centred, bool Sums>
 __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 : 1)
     norm_grad_kernel(NormGradArguments<W, X, C, P> a, RowThreads where) {
   __shared__ W slots[2][2 * norm_block / 32];
   extern __shared__ double shared_space[];
   const int lane = where.lane();
-  W of_weight[Items][Vec] = {}, of_bias[Centred ? Items : 1][Vec] = {};
+  W of_weight[Items][Vec] = {}, of_bias[Centred ? Items : 1][Vec] = {},
+    of_branch[Sums ? Items : 1][Vec] = {};
   const int64_t step = static_cast<int64_t>(gridDim.x) * where.groups();
   const W each = W(1) / W(a.width);
   int turn = 0;
@@ -148,32 +162,36 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
 #pragma unroll
       for (int j = 0; j < Vec; ++j) out[i][j] += scale * (grad[i][j] - level - unit[i][j] * along);
       a.grad_x.write(begin + column, out[i]);
-      if (!a.grad_branch.here()) continue;
+      if (a.grad_branch.here()) {
 #pragma unroll
-      for (int j = 0; j < Vec; ++j) out[i][j] *= share;
-      a.grad_branch.write(wide + column, out[i]);
+        for (int j = 0; j < Vec; ++j) out[i][j] *= share;
+        a.grad_branch.write(wide + column, out[i]);
+      }
+      if constexpr (Sums) add_to_sums(a, of_branch, i, out);
     }
     if (a.grad_branch.here())
       write_zeros(a.grad_branch, wide, a.width + lane, a.pitch, where.threads);
   }
   W* shared = reinterpret_cast<W*>(shared_space);
-  const int64_t part = static_cast<int64_t>(blockIdx.x) * a.width;
-  write_part(of_weight, a.parts + part, shared, where, a.width);
-  if constexpr (Centred)
-    write_part(of_bias, a.parts + static_cast<int64_t>(gridDim.x) * a.width + part, shared, where,
-               a.width);
+  W* part = a.parts + static_cast<int64_t>(blockIdx.x) * a.width;
+  const int64_t next = static_cast<int64_t>(gridDim.x) * a.width;
+  write_part(of_weight, part, shared, where, a.width);
+  if constexpr (Centred) write_part(of_bias, part += next, shared, where, a.width);
+  if constexpr (Sums) write_part(of_branch, part += next, shared, where, a.width);
 }
 
 // Rows too long for registers. A thread owns its columns of the block's part in memory.
-template <class W, bool Centred>
+template <class W, bool Centred, bool Sums>
 __global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, AnyType> a) {
   __shared__ W slots[2][2 * norm_block / 32];
   W* of_weight = a.parts + static_cast<int64_t>(blockIdx.x) * a.width;
   W* of_bias = of_weight + static_cast<int64_t>(gridDim.x) * a.width;
+  W* of_branch = of_weight + (Centred ? 2 : 1) * static_cast<int64_t>(gridDim.x) * a.width;
   const int first = static_cast<int>(threadIdx.x);
   for (int i = first; i < a.width; i += norm_block) {
     of_weight[i] = W(0);
     if constexpr (Centred) of_bias[i] = W(0);
+    if constexpr (Sums) of_branch[i] = W(0);
   }
   int turn = 0;
   for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x, turn ^= 1) {
@@ -203,6 +221,8 @@ __global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, Any
       a.grad_x.write(begin + i, out);
       out[0] *= a.shares.of(row);
       if (a.grad_branch.here()) a.grad_branch.write(wide + i, out);
+      if constexpr (Sums)
+        of_branch[i] += (a.grad_branch.here() ? a.grad_branch : a.grad_x).rounded(out[0]);
       if (!a.y.here()) continue;
       W bias[1] = {W(0)};
       if (a.bias.here()) a.bias.read(i, bias);
@@ -216,23 +236,27 @@ __global__ void norm_grad_long_kernel(NormGradArguments<W, AnyType, AnyType, Any
 
 constexpr int part_rows = 16;
 
-// Adds the parts; blockIdx.y 0: of the weight, 1: of the bias.
+// Where the sums of all parts go: of weight, of bias and of the branch, those that are wanted.
+struct PartSums {
+  Row<AnyType> to[3];
+  int lengths[3];  // zeros from `width` on
+};
+
 template <class W>
-__global__ void norm_parts_kernel(const W* parts, Row<AnyType> of_weight, Row<AnyType> of_bias,
-                                  int count, int width) {
-  __shared__ W sums[part_rows][33];
+__global__ void norm_parts_kernel(const W* parts, PartSums sums, int count, int width) {
+  __shared__ W held[part_rows][33];
   const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);
   const W* from = parts + static_cast<int64_t>(blockIdx.y) * count * width;
   W sum = W(0);
   if (column < width)
     for (int part = static_cast<int>(threadIdx.y); part < count; part += part_rows)
       sum += from[static_cast<int64_t>(part) * width + column];
-  sums[threadIdx.y][threadIdx.x] = sum;
+  held[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
-  if (threadIdx.y != 0 || column >= width) return;
+  if (threadIdx.y != 0 || column >= sums.lengths[blockIdx.y]) return;
   W all[1] = {W(0)};
-  for (int i = 0; i < part_rows; ++i) all[0] += sums[i][threadIdx.x];
-  (blockIdx.y == 0 ? of_weight : of_bias).write(column, all);
+  for (int i = 0; i < part_rows; ++i) all[0] += held[i][threadIdx.x];
+  sums.to[blockIdx.y].write(column, all);
 }
 
 struct NormGradLaunch {
@@ -241,6 +265,7 @@ struct NormGradLaunch {
   int64_t rows, width;
   at::Tensor keep;
   double rate;
+  bool of_branch;  // its sums
 
   template <class X, class C, class P>
   bool fits(int vec) const {
@@ -272,78 +297,91 @@ struct NormGradLaunch {
 
   template <class W, class X, class C, class P, int Vec>
   void with() const {
-    if (statistics.size(1) == 2)
-      launch<W, X, C, P, Vec, true>();
+    if (of_branch)
+      launch<W, X, C, P, Vec, true, true>();
+    else if (statistics.size(1) == 2)
+      launch<W, X, C, P, Vec, true, false>();
     else
-      launch<W, X, C, P, Vec, false>();
+      launch<W, X, C, P, Vec, false, false>();
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 
-  template <class W, class X, class C, class P, int Vec, bool Centred>
+  template <class W, class X, class C, class P, int Vec, bool Centred, bool Sums>
   void launch() const {
     const auto stream = c10::cuda::getCurrentCUDAStream();
     const auto blocks = static_cast<unsigned>(parts.size(1));
-    const RowPlan plan = row_plan(width, Vec);
+    RowPlan plan = row_plan(width, Vec);
+    if (Sums && plan.items == 4 && plan.threads < norm_block)  // else more than registers hold
+      plan = {2 * plan.threads, 2};
     if constexpr (std::is_same_v<X, AnyType>)
       if (plan.threads == 0) {
-        norm_grad_long_kernel<W, Centred>
+        norm_grad_long_kernel<W, Centred, Sums>
             <<<blocks, norm_block, 0, stream>>>(arguments<W, X, C, P>());
         return;
       }
     const size_t shared = plan.threads < norm_block ? static_cast<size_t>(width) * sizeof(W) : 0;
     with_items<Vec>(plan.items, [&](auto items) {
-      norm_grad_kernel<W, X, C, P, Vec, items.value, Centred>
+      norm_grad_kernel<W, X, C, P, Vec, items.value, Centred, Sums>
           <<<blocks, norm_block, shared, stream>>>(arguments<W, X, C, P>(),
                                                    RowThreads{plan.threads});
     });
   }
 };
 
-void add_parts(const at::Tensor& parts, const at::Tensor& grad_weight,
-               const at::Tensor& grad_bias) {
+void add_parts(const at::Tensor& parts, std::initializer_list<at::Tensor> wanted) {
   const auto stream = c10::cuda::getCurrentCUDAStream();
   const int count = static_cast<int>(parts.size(1)), width = static_cast<int>(parts.size(2));
-  const dim3 grid(static_cast<unsigned>((width + 31) / 32), static_cast<unsigned>(parts.size(0)));
-  const dim3 block(32, part_rows);
-  const Row<AnyType> of_weight = row_of<AnyType>(grad_weight), of_bias = row_of<AnyType>(grad_bias);
+  PartSums sums = {};
+  unsigned found = 0;
+  int longest = width;
+  for (const at::Tensor& each : wanted) {
+    if (!each.defined()) continue;
+    sums.to[found] = row_of<AnyType>(each);
+    sums.lengths[found] = static_cast<int>(each.numel());
+    longest = std::max(longest, sums.lengths[found++]);
+  }
+  const dim3 grid(static_cast<unsigned>((longest + 31) / 32), found), block(32, part_rows);
   if (parts.scalar_type() == at::kDouble)
-    norm_parts_kernel<double><<<grid, block, 0, stream>>>(parts.const_data_ptr<double>(), of_weight,
-                                                          of_bias, count, width);
+    norm_parts_kernel<double>
+        <<<grid, block, 0, stream>>>(parts.const_data_ptr<double>(), sums, count, width);
   else
-    norm_parts_kernel<float><<<grid, block, 0, stream>>>(parts.const_data_ptr<float>(), of_weight,
-                                                         of_bias, count, width);
+    norm_parts_kernel<float>
+        <<<grid, block, 0, stream>>>(parts.const_data_ptr<float>(), sums, count, width);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-using Grads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+using Grads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 Grads norm_grad(const at::Tensor& grad, const std::optional<at::Tensor>& grad_sum,
                 const at::Tensor& sum, const at::Tensor& weight,
                 const std::optional<at::Tensor>& bias, const at::Tensor& statistics,
                 std::optional<c10::ScalarType> branch, const std::optional<at::Tensor>& keep,
-                double rate, bool again) {
+                double rate, bool again, std::optional<c10::ScalarType> of_branch) {
   const c10::cuda::CUDAGuard guard(sum.device());
-  const int64_t width = sum.size(-1), rows = statistics.size(0);
-  at::Tensor grad_x = at::empty(sum.sizes(), sum.options()), grad_branch, grad_bias, y;
+  const int64_t width = sum.size(-1), rows = statistics.size(0), numbers = statistics.size(1);
+  TORCH_CHECK(!of_branch || numbers == 2, "norms without a mean give no sums of a branch");
+  at::Tensor grad_x = at::empty(sum.sizes(), sum.options()), grad_branch, grad_bias, y, total;
   if (branch && (keep || *branch != sum.scalar_type() || grad.size(-1) != width))
     grad_branch = at::empty(grad.sizes(), sum.options().dtype(*branch));
   at::Tensor grad_weight = at::empty(weight.sizes(), weight.options());
-  if (statistics.size(1) == 2) grad_bias = at::empty(weight.sizes(), weight.options());
+  if (numbers == 2) grad_bias = at::empty(weight.sizes(), weight.options());
   if (again) y = at::empty(grad.sizes(), grad.options());
+  if (of_branch) total = at::empty({grad.size(-1)}, sum.options().dtype(*of_branch));
+  const Grads results = {grad_x, grad_branch, grad_weight, grad_bias, y, total};
   if (rows == 0) {
-    grad_weight.zero_();
-    if (grad_bias.defined()) grad_bias.zero_();
-    return {grad_x, grad_branch, grad_weight, grad_bias, y};
+    for (at::Tensor each : {grad_weight, grad_bias, total})
+      if (each.defined()) each.zero_();
+    return results;
   }
-  const at::Tensor parts =
-      at::empty({statistics.size(1), kernels::norm_parts(rows), width}, statistics.options());
+  const at::Tensor parts = at::empty(
+      {numbers + (of_branch ? 1 : 0), kernels::norm_parts(rows), width}, statistics.options());
   with_row_types(NormGradLaunch{grad.contiguous(), grad_sum ? grad_sum->contiguous() : at::Tensor(),
                                 sum.contiguous(), weight.contiguous(),
                                 bias && again ? bias->contiguous() : at::Tensor(), statistics,
                                 grad_x, grad_branch, y, parts, statistics.scalar_type(), rows,
-                                width, keep.value_or(at::Tensor()), rate});
-  add_parts(parts, grad_weight, grad_bias);
-  return {grad_x, grad_branch, grad_weight, grad_bias, y};
+                                width, keep.value_or(at::Tensor()), rate, of_branch.has_value()});
+  add_parts(parts, {grad_weight, grad_bias, total});
+  return results;
 }
 
 TORCH_LIBRARY_IMPL(braid, CUDA, library) {

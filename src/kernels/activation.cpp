@@ -11,12 +11,17 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <optional>
 #include <tuple>
+
+#include "kernels/column_sum.h"
+#include "kernels/linear_gradients.h"
 
 namespace braid::kernels {
 namespace {
 
 using TwoTensors = std::tuple<at::Tensor, at::Tensor>;
+using SumDtype = std::optional<c10::ScalarType>;
 
 const char* curve_name(bool tanh) { return tanh ? "tanh" : "none"; }
 
@@ -32,9 +37,16 @@ at::Tensor gelu_grad_cpu(const at::Tensor& h, const at::Tensor& grad, bool tanh)
   return at::gelu_backward_out(d_h, grad, h, curve_name(tanh));
 }
 
-at::Tensor gelu_grad_cpu_(const at::Tensor& h, at::Tensor& grad, bool tanh) {
+TwoTensors gelu_grad_cpu_(const at::Tensor& h, at::Tensor& grad, bool tanh, SumDtype sum) {
   at::gelu_backward_out(grad, grad, h, curve_name(tanh));
-  return gelu_cpu(h, tanh);
+  const at::Tensor value = gelu_cpu(h, tanh);
+  return {value, sum ? column_sum_cpu(as_rows(grad), *sum) : at::Tensor()};
+}
+
+// The scratch is that of column_sum.
+TwoTensors gelu_grad_meta_(const at::Tensor& h, at::Tensor& grad, bool, SumDtype sum) {
+  const at::Tensor value = fresh_like(h);
+  return {value, sum ? column_sum_meta(as_rows(grad), *sum) : at::Tensor()};
 }
 
 at::Tensor silu_cpu(const at::Tensor& gate) {
@@ -67,8 +79,9 @@ TwoTensors swiglu_grad_cpu_(const at::Tensor& gate, const at::Tensor& up, at::Te
 TORCH_LIBRARY_FRAGMENT(braid, library) {
   library.def("gelu(Tensor h, bool tanh) -> Tensor");
   library.def("gelu_grad(Tensor h, Tensor grad, bool tanh) -> Tensor");
-  // The gradient in place, and the activation.
-  library.def("gelu_grad_(Tensor h, Tensor(a!) grad, bool tanh) -> Tensor");
+  // The gradient in place, the activation, and the sum over all rows of the gradient.
+  library.def(
+      "gelu_grad_(Tensor h, Tensor(a!) grad, bool tanh, ScalarType? sum) -> (Tensor, Tensor)");
   library.def("swiglu(Tensor gate, Tensor up) -> Tensor");
   library.def("swiglu_grad(Tensor gate, Tensor up, Tensor grad) -> (Tensor, Tensor)");
   // The gradient becomes that of `up`; the activation and the gradient of the gate.
@@ -88,7 +101,7 @@ TORCH_LIBRARY_IMPL(braid, Meta, library) {
   library.impl("gelu", [](const at::Tensor& h, bool) { return fresh_like(h); });
   library.impl("gelu_grad",
                [](const at::Tensor& h, const at::Tensor&, bool) { return fresh_like(h); });
-  library.impl("gelu_grad_", [](const at::Tensor& h, at::Tensor&, bool) { return fresh_like(h); });
+  library.impl("gelu_grad_", &gelu_grad_meta_);
   library.impl("swiglu",
                [](const at::Tensor& gate, const at::Tensor&) { return fresh_like(gate); });
   library.impl("swiglu_grad", [](const at::Tensor& gate, const at::Tensor& up, const at::Tensor&) {
@@ -170,18 +183,19 @@ at::Tensor activation_value(const Activated& input) {
   return call_gelu(input.x, input.kind == Activation::gelu_tanh);
 }
 
-ActivationBack activation_back(const Activated& input, at::Tensor& grad) {
-  if (input.kind == Activation::none) return {input.x, {}};
+ActivationBack activation_back(const Activated& input, at::Tensor& grad, SumDtype sum) {
+  if (input.kind == Activation::none) return {input.x, {}, {}};
   if (input.kind == Activation::swiglu) {
     static const auto op =
         activation_op<TwoTensors(const at::Tensor&, const at::Tensor&, at::Tensor&)>(
             "braid::swiglu_grad_");
     const auto [value, d_gate] = op.call(input.x, input.up, grad);
-    return {value, d_gate};
+    return {value, d_gate, {}};
   }
-  static const auto op =
-      activation_op<at::Tensor(const at::Tensor&, at::Tensor&, bool)>("braid::gelu_grad_");
-  return {op.call(input.x, grad, input.kind == Activation::gelu_tanh), {}};
+  static const auto op = activation_op<TwoTensors(const at::Tensor&, at::Tensor&, bool, SumDtype)>(
+      "braid::gelu_grad_");
+  const auto [value, total] = op.call(input.x, grad, input.kind == Activation::gelu_tanh, sum);
+  return {value, {}, total};
 }
 
 }  // namespace braid::kernels

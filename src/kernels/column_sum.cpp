@@ -35,6 +35,14 @@ void sum_lane(const at::Tensor& x, int64_t first, int64_t count, Out* out) {
     out[first + i] = static_cast<Out>(all[static_cast<size_t>(i)]);
 }
 
+TORCH_LIBRARY_FRAGMENT(braid, library) {
+  library.def("column_sum(Tensor x, ScalarType dtype) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(braid, CPU, library) { library.impl("column_sum", &column_sum_cpu); }
+TORCH_LIBRARY_IMPL(braid, Meta, library) { library.impl("column_sum", &column_sum_meta); }
+
+}  // namespace
+
 at::Tensor column_sum_cpu(const at::Tensor& x, c10::ScalarType dtype) {
   const int64_t width = x.size(1), lanes = (width + lane - 1) / lane;
   at::Tensor sum = at::zeros({width}, x.options().dtype(dtype));
@@ -58,14 +66,6 @@ at::Tensor column_sum_meta(const at::Tensor& x, c10::ScalarType dtype) {
     scratch(sum_stretches(x.size(0), x.size(1)) * x.size(1) * element, x);
   return sum;
 }
-
-TORCH_LIBRARY_FRAGMENT(braid, library) {
-  library.def("column_sum(Tensor x, ScalarType dtype) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(braid, CPU, library) { library.impl("column_sum", &column_sum_cpu); }
-TORCH_LIBRARY_IMPL(braid, Meta, library) { library.impl("column_sum", &column_sum_meta); }
-
-}  // namespace
 
 at::Tensor column_sum(const at::Tensor& x, c10::ScalarType dtype) {
   static const auto op = c10::Dispatcher::singleton()

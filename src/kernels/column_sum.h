@@ -12,6 +12,10 @@ namespace braid::kernels {
 // sizes alone.
 at::Tensor column_sum(const at::Tensor& x, c10::ScalarType dtype);
 
+// Its kernels, for other operators that sum rows in the same way.
+at::Tensor column_sum_cpu(const at::Tensor& x, c10::ScalarType dtype);
+at::Tensor column_sum_meta(const at::Tensor& x, c10::ScalarType dtype);
+
 // On CUDA blocks of threads sum some rows of up to sum_columns columns each, and meet in a buffer
 // of [stretches, width] numbers. A block has all it can read at once, or more.
 constexpr int64_t sum_columns = 2048, sum_at_once = 8 * sum_columns, sum_blocks = int64_t{132} * 4;

@@ -17,6 +17,7 @@
 #include "kernels/linear_gradients.h"
 #include "kernels/linear_node.h"
 #include "kernels/side_by_side.h"
+#include "kernels/sum_taker.h"
 
 namespace braid::kernels {
 namespace {
@@ -103,15 +104,14 @@ variable_list products(const at::Tensor& value, const CastWeights& used,
   return outputs;
 }
 
-// Next edges: x, up, then weight and bias of each layer.
-class LinearsNode final : public torch::autograd::Node {
+class LinearsNode final : public SumTaker {
  public:
   // again: the node that gives x once more, so that x is not kept.
   LinearsNode(const Activated& input, const CastWeights& used, std::vector<LayerShape> shapes,
               std::shared_ptr<AgainNode::Waiting> again)
-      : kind_(input.kind),
+      : SumTaker(std::move(shapes)),
+        kind_(input.kind),
         joined_(used.joined),
-        shapes_(std::move(shapes)),
         sizes_(input.x.sizes().vec()),
         again_(std::move(again)) {
     // Now, and not after the products: computed again, a block ends with what is kept last.
@@ -131,12 +131,13 @@ class LinearsNode final : public torch::autograd::Node {
   variable_list apply(variable_list&& grads) override {
     const at::NoGradGuard no_grad;
     variable_list result(2 + 2 * shapes_.size());
+    const at::Tensor sum = taken_sum(grads);
     variable_list rows;
     for (const at::Tensor& grad : grads) rows.push_back(grad.defined() ? as_rows(grad) : grad);
     grads.clear();
     for (size_t i = 0; i < shapes_.size(); ++i)
       if (rows[i].defined() && shapes_[i].biased && task_should_compute_output(3 + 2 * i))
-        result[3 + 2 * i] = bias_gradient(rows[i], shapes_[i].bias);
+        result[3 + 2 * i] = sum.defined() ? sum : bias_gradient(rows[i], shapes_[i].bias);
     if (again_ != nullptr) {
       if (!task_should_compute_output(0)) return result;
       result[0] = gradient_of_value(rows, {});
@@ -159,10 +160,10 @@ class LinearsNode final : public torch::autograd::Node {
       return activation_value(input);
     at::Tensor back = gradient_of_value(rows, input.x);
     if (!back.defined()) return {};  // no output was used
-    const auto [value, d_gate] = activation_back(input, back);
-    result[0] = kind_ == Activation::swiglu ? d_gate : back;
+    const ActivationBack behind = activation_back_to(next_edge(0), input, back);
+    result[0] = kind_ == Activation::swiglu ? behind.d_gate : back;
     if (kind_ == Activation::swiglu) result[1] = back;
-    return value;
+    return behind.value;
   }
 
   at::Tensor gradient_of_value(const variable_list& rows, const at::Tensor& x) {
@@ -189,7 +190,6 @@ class LinearsNode final : public torch::autograd::Node {
 
   Activation kind_;
   bool joined_;
-  std::vector<LayerShape> shapes_;
   std::vector<int64_t> sizes_;  // of x
   std::shared_ptr<AgainNode::Waiting> again_;
   SavedVariable x_, up_;

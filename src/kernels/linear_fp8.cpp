@@ -18,6 +18,7 @@
 #include "braid/kernels/fp8.h"
 #include "kernels/linear_gradients.h"
 #include "kernels/linear_node.h"
+#include "kernels/sum_taker.h"
 
 namespace braid::kernels {
 namespace {
@@ -68,10 +69,10 @@ void check_rows(int64_t rows) {
                          "or set train.fp8=row"});
 }
 
-class Fp8Node : public torch::autograd::Node {
+class Fp8Node : public SumTaker {
  public:
   Fp8Node(const Activated& input, const std::vector<LinearWeights>& layers)
-      : kind_(input.kind), shapes_(shapes_of(layers)), sizes_(input.x.sizes().vec()) {
+      : SumTaker(shapes_of(layers)), kind_(input.kind), sizes_(input.x.sizes().vec()) {
     if (kind_ != Activation::none) keep(x_, input.x);
     if (kind_ == Activation::swiglu) keep(up_, input.up);
     for (const LinearWeights& layer : layers) keep(weights_.emplace_back(), layer.weight);
@@ -85,13 +86,14 @@ class Fp8Node : public torch::autograd::Node {
   variable_list apply(variable_list&& grads) override {
     const at::NoGradGuard no_grad;
     variable_list result(2 + 2 * shapes_.size());
+    const at::Tensor sum = taken_sum(grads);
     const variable_list rows = grads_as_rows(std::move(grads));
     const Activated input(kind_, kind_ == Activation::none ? at::Tensor() : x_.unpack(),
                           kind_ == Activation::swiglu ? up_.unpack() : at::Tensor());
     backward(rows, input, result);
     for (size_t i = 0; i < shapes_.size(); ++i)
       if (shapes_[i].biased && task_should_compute_output(3 + 2 * i))
-        result[3 + 2 * i] = bias_gradient(rows[i], shapes_[i].bias);
+        result[3 + 2 * i] = sum.defined() ? sum : bias_gradient(rows[i], shapes_[i].bias);
     return result;
   }
 
@@ -119,14 +121,13 @@ class Fp8Node : public torch::autograd::Node {
       result[0] = back;
       return {};
     }
-    const auto [value, d_gate] = activation_back(input, back);
-    result[0] = gated ? d_gate : back;
+    const ActivationBack behind = activation_back_to(next_edge(0), input, back);
+    result[0] = gated ? behind.d_gate : back;
     if (gated) result[1] = back;
-    return value;
+    return behind.value;
   }
 
   Activation kind_;
-  std::vector<LayerShape> shapes_;
   std::vector<int64_t> sizes_;                           // of x
   SavedVariable x_, up_, codes_, scale_, weight_scale_;  // codes of x: [in, rows]
   std::vector<SavedVariable> weights_;

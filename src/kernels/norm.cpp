@@ -11,9 +11,12 @@
 #include <tuple>
 
 #include "kernels/again.h"
+#include "kernels/column_sum.h"
+#include "kernels/linear_gradients.h"
 #include "kernels/meta.h"
 #include "kernels/norm_cpu.h"
 #include "kernels/norm_parts.h"
+#include "kernels/sum_taker.h"
 
 namespace braid::kernels {
 namespace {
@@ -53,7 +56,7 @@ NormGrads norm_grad_results(const at::Tensor& grad, const at::Tensor& sum, const
   at::Tensor grad_weight = fresh(weight.sizes(), weight);
   if (statistics.size(1) == 2) grad_bias = fresh(weight.sizes(), weight);
   if (again) y = fresh(grad.sizes(), grad);
-  return {grad_x, grad_branch, grad_weight, grad_bias, y};
+  return {grad_x, grad_branch, grad_weight, grad_bias, y, {}};
 }
 
 at::Tensor in_rows(const at::Tensor& x) {
@@ -76,14 +79,16 @@ NormForward norm_cpu_op(const at::Tensor& x, MaybeTensor branch, MaybeTensor kee
 NormGrads norm_grad_cpu_op(const at::Tensor& grad, MaybeTensor grad_sum, const at::Tensor& sum,
                            const at::Tensor& weight, MaybeTensor bias, const at::Tensor& statistics,
                            std::optional<c10::ScalarType> branch, MaybeTensor keep, double rate,
-                           bool again) {
-  const NormGrads results = norm_grad_results(grad, sum, weight, statistics, branch, keep, again);
-  const auto& [grad_x, grad_branch, grad_weight, grad_bias, y] = results;
+                           bool again, std::optional<c10::ScalarType> of_branch) {
+  NormGrads results = norm_grad_results(grad, sum, weight, statistics, branch, keep, again);
+  auto& [grad_x, grad_branch, grad_weight, grad_bias, y, total] = results;
   norm_grad_on_cpu({in_rows(grad), in_rows(grad_sum.value_or(at::Tensor())),
                     sum.numel() > 0 ? in_rows(sum) : sum.view({0, weight.numel()}),
                     weight.contiguous(), bias ? bias->contiguous() : at::Tensor(), statistics,
                     grad_x, grad_branch, grad_weight, grad_bias, y, keep.value_or(at::Tensor()),
                     rate});
+  if (of_branch)
+    total = column_sum_cpu(as_rows(grad_branch.defined() ? grad_branch : grad_x), *of_branch);
   return results;
 }
 
@@ -105,14 +110,15 @@ NormForward norm_meta(const at::Tensor& x, MaybeTensor branch, MaybeTensor keep,
 NormGrads norm_grad_meta(const at::Tensor& grad, MaybeTensor grad_sum, const at::Tensor& sum,
                          const at::Tensor& weight, MaybeTensor, const at::Tensor& statistics,
                          std::optional<c10::ScalarType> branch, MaybeTensor keep, double,
-                         bool again) {
+                         bool again, std::optional<c10::ScalarType> of_branch) {
   NormGrads results = norm_grad_results(grad, sum, weight, statistics, branch, keep, again);
+  if (of_branch) std::get<5>(results) = fresh({norm_width(grad)}, sum, *of_branch);
   Scratch copies(sum);
   for (const at::Tensor& read : {grad, grad_sum.value_or(at::Tensor()), sum})
     take_rows(copies, read);
   if (dry_on(c10::kCUDA) && sum.numel() > 0)
-    copies.take(norm_parts(norm_row_count(sum)) * statistics.size(1) * norm_width(sum) *
-                static_cast<int64_t>(statistics.element_size()));
+    copies.take(norm_parts(norm_row_count(sum)) * (statistics.size(1) + (of_branch ? 1 : 0)) *
+                norm_width(sum) * static_cast<int64_t>(statistics.element_size()));
   return results;
 }
 
@@ -121,8 +127,8 @@ constexpr const char* norm_schema =
     "ScalarType dtype, int lanes) -> (Tensor sum, Tensor y, Tensor statistics)";
 constexpr const char* norm_grad_schema =
     "(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor weight, Tensor? bias, Tensor statistics, "
-    "ScalarType? branch, Tensor? keep, float rate, bool again) -> (Tensor grad_x, Tensor "
-    "grad_branch, Tensor grad_weight, Tensor grad_bias, Tensor y)";
+    "ScalarType? branch, Tensor? keep, float rate, bool again, ScalarType? of_branch) -> (Tensor "
+    "grad_x, Tensor grad_branch, Tensor grad_weight, Tensor grad_bias, Tensor y, Tensor total)";
 
 // Two names for one kernel: who counts by names tells them apart.
 TORCH_LIBRARY_FRAGMENT(braid, library) {
@@ -148,7 +154,7 @@ using NormOp = NormForward(const at::Tensor&, MaybeTensor, MaybeTensor, double, 
                            MaybeTensor, double, c10::ScalarType, int64_t);
 using NormGradOp = NormGrads(const at::Tensor&, MaybeTensor, const at::Tensor&, const at::Tensor&,
                              MaybeTensor, const at::Tensor&, std::optional<c10::ScalarType>,
-                             MaybeTensor, double, bool);
+                             MaybeTensor, double, bool, std::optional<c10::ScalarType>);
 
 template <class Signature>
 c10::TypedOperatorHandle<Signature> norm_operator(const char* name) {
@@ -196,9 +202,12 @@ class NormNode final : public AgainNode {
       if (branch && grad_sum.defined()) result[3] = without_y(grad_sum, saved);
       return result;
     }
-    at::Tensor other, y;
-    std::tie(result[0], other, result[1], result[2], y) = gradients(grads.back(), grad_sum, saved);
+    SumTaker* taker = branch && is_centred(saved) ? SumTaker::behind(next_edge(3)) : nullptr;
+    at::Tensor other, y, total;
+    std::tie(result[0], other, result[1], result[2], y, total) =
+        gradients(grads.back(), grad_sum, saved, taker);
     if (branch) result[3] = other.defined() ? other : result[0];
+    if (taker != nullptr) taker->give_sum(result[3], total);
     grads.clear();
     if (y.defined()) give(y, result);
     return result;
@@ -211,15 +220,19 @@ class NormNode final : public AgainNode {
     return zeros > 0 ? at::constant_pad_nd(of_branch.value(), {0, zeros}) : of_branch.value();
   }
 
+  // Of sum, weight, statistics, bias, keep.
+  static bool is_centred(const variable_list& saved) { return saved[2].size(1) == 2; }
+
   NormGrads gradients(const at::Tensor& grad, const at::Tensor& grad_sum,
-                      const variable_list& saved) const {
+                      const variable_list& saved, const SumTaker* taker) const {
     static const auto layer = norm_operator<NormGradOp>("braid::layer_norm_grad");
     static const auto rms = norm_operator<NormGradOp>("braid::rms_norm_grad");
-    const bool centred = saved[2].size(1) == 2;  // sum, weight, statistics, bias, keep
+    const bool centred = is_centred(saved);
     return (centred ? layer : rms)
         .call(grad, if_defined(grad_sum), saved[0], saved[1],
               centred ? std::optional(saved[3]) : std::nullopt, saved[2], branch,
-              dropped ? std::optional(saved.back()) : std::nullopt, rate, awaited());
+              dropped ? std::optional(saved.back()) : std::nullopt, rate, awaited(),
+              taker != nullptr ? std::optional(taker->sum_dtype()) : std::nullopt);
   }
 };
 

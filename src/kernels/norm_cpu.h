@@ -10,8 +10,10 @@ namespace braid::kernels {
 
 // sum (undefined without a branch), y, statistics [rows, 1 / std or mean and 1 / std]
 using NormForward = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-// of x (and of the branch), of the branch if its dtype is another one, of weight, of bias; y again
-using NormGrads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+// of x (and of the branch), of the branch if its dtype is another one, of weight, of bias; y again;
+// the sum over all rows of the branch's
+using NormGrads =
+    std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 // All tensors contiguous; x [rows, width]. Rows of branch, y, grad and grad_branch may be longer:
 // what is behind their numbers is not read, and zeros are written there.

@@ -191,10 +191,11 @@ Task stream_task(const StreamKind& kind, c10::ScalarType dtype, int64_t bytes) {
 using RowMaker = std::function<Run(Pool&, int64_t rows, int64_t width, c10::ScalarType)>;
 
 // braid's own norms, as the dispatcher knows them.
-using NormGrads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
-    const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&, const at::Tensor&,
-    const std::optional<at::Tensor>&, const at::Tensor&, std::optional<c10::ScalarType>,
-    const std::optional<at::Tensor>&, double, bool);
+using NormGrads =
+    std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
+        const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&, const at::Tensor&,
+        const std::optional<at::Tensor>&, const at::Tensor&, std::optional<c10::ScalarType>,
+        const std::optional<at::Tensor>&, double, bool, std::optional<c10::ScalarType>);
 Run run_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t, bool layer) {
   const kernels::NormWeights weights = {pool.take({width}, t),
                                         layer ? pool.take({width}, t) : at::Tensor()};
@@ -211,7 +212,8 @@ Run run_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t, bo
   const auto wide = t == c10::kDouble ? c10::kDouble : c10::kFloat;
   const at::Tensor statistics = at::ones({rows, layer ? 2 : 1}, x.options().dtype(wide));
   return [=] {
-    op.call(g, std::nullopt, x, w, std::nullopt, statistics, std::nullopt, std::nullopt, 0, false);
+    op.call(g, std::nullopt, x, w, std::nullopt, statistics, std::nullopt, std::nullopt, 0, false,
+            std::nullopt);
   };
 }
 Run run_layer_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {

@@ -6,6 +6,7 @@
 //   at::Tensor b = kernels::activated({kernels::Activation::swiglu, gate, up});   // of one shape
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -39,8 +40,10 @@ at::Tensor activated(const Activated& input);
 struct ActivationBack {
   at::Tensor value;   // the activation once more
   at::Tensor d_gate;  // of swiglu alone
+  at::Tensor sum;     // of gelu, if asked for: over all rows of the new `grad`
 };
 at::Tensor activation_value(const Activated& input);
-ActivationBack activation_back(const Activated& input, at::Tensor& grad);
+ActivationBack activation_back(const Activated& input, at::Tensor& grad,
+                               std::optional<c10::ScalarType> sum = {});
 
 }  // namespace braid::kernels
