@@ -23,11 +23,6 @@ namespace {
 constexpr double worth_a_choice = 1e9;  // FLOPs: a few microseconds
 constexpr int offered = 16;             // algorithms asked for
 constexpr float clearly = 0.98F;        // of the first one's time: what is less is noise
-// Large products are power bound under steady load, where another algorithm may be the fastest one:
-// the best of short runs meet once more, each for so long.
-constexpr double power_bound = 1e11;  // FLOPs
-constexpr float steady_ms = 50;
-constexpr size_t finalists = 4;
 
 enum class Added : uint8_t { nothing, bias, matrix };
 
@@ -216,22 +211,20 @@ class Stopwatch {
 
   // Milliseconds of one run, the least of three rounds after one that warms up.
   float time(const std::function<void()>& run, int runs) const {
-    run();
-    float least = round(run, runs);
-    for (int more = 0; more < 2; ++more) least = std::min(least, round(run, runs));
-    return least;
-  }
-
-  // Milliseconds of one of these runs, one after the other.
-  float round(const std::function<void()>& run, int runs) const {
     const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
-    C10_CUDA_CHECK(cudaEventRecord(begin_, stream));
-    for (int i = 0; i < runs; ++i) run();
-    C10_CUDA_CHECK(cudaEventRecord(end_, stream));
-    C10_CUDA_CHECK(cudaEventSynchronize(end_));
-    float all = 0;
-    C10_CUDA_CHECK(cudaEventElapsedTime(&all, begin_, end_));
-    return all / static_cast<float>(runs);
+    run();
+    float least = 0;
+    for (int round = 0; round < 3; ++round) {
+      C10_CUDA_CHECK(cudaEventRecord(begin_, stream));
+      for (int i = 0; i < runs; ++i) run();
+      C10_CUDA_CHECK(cudaEventRecord(end_, stream));
+      C10_CUDA_CHECK(cudaEventSynchronize(end_));
+      float all = 0;
+      C10_CUDA_CHECK(cudaEventElapsedTime(&all, begin_, end_));
+      const float each = all / static_cast<float>(runs);
+      least = round == 0 ? each : std::min(least, each);
+    }
+    return least;
   }
 
  private:
@@ -246,38 +239,23 @@ double flops_of(const Product& p) {
          static_cast<double>(p.right.size(1));
 }
 
-// A way to compute a product, and its milliseconds.
-struct Candidate {
-  Choice choice;
-  float each = 0;
-};
-
-void sort_by_time(std::vector<Candidate>& all) {
-  std::sort(all.begin(), all.end(),
-            [](const Candidate& a, const Candidate& b) { return a.each < b.each; });
-}
-
 // Each candidate writes the same result, so all may run.
 Choice fastest(const Product& p, const Described& described, const Workspace& workspace,
                const std::function<void()>& by_torch) {
+  const std::vector<cublasLtMatmulAlgo_t> all = described.algorithms(offered, workspace.bytes);
   const Stopwatch watch;
-  const auto way = [&](const Choice& choice) -> std::function<void()> {
-    if (!choice) return by_torch;
-    return [&, choice] { described.run(*choice, workspace); };
-  };
   const int runs = std::clamp(static_cast<int>(2e11 / flops_of(p)), 1, 10);
-  std::vector<Candidate> all = {{Choice(), clearly * watch.time(by_torch, runs)}};
-  for (const cublasLtMatmulAlgo_t& algorithm : described.algorithms(offered, workspace.bytes))
-    if (described.run(algorithm, workspace))
-      all.push_back({algorithm, watch.time(way(algorithm), runs)});
-  sort_by_time(all);
-  if (flops_of(p) < power_bound || all.size() == 1) return all.front().choice;
-  all.resize(std::min(all.size(), finalists));
-  const int many = std::max(2, static_cast<int>(steady_ms / all.front().each));
-  watch.round(way(all.front().choice), many);  // power is short from here on
-  for (Candidate& candidate : all) candidate.each = watch.round(way(candidate.choice), many);
-  sort_by_time(all);
-  return all.front().choice;
+  const float torch_time = watch.time(by_torch, runs);
+  float least = torch_time * clearly;
+  Choice best;
+  for (const cublasLtMatmulAlgo_t& algorithm : all) {
+    if (!described.run(algorithm, workspace)) continue;
+    const float each = watch.time([&] { described.run(algorithm, workspace); }, runs);
+    if (each >= least) continue;
+    least = each;
+    best = algorithm;
+  }
+  return best;
 }
 
 bool may_measure(const Product& p) {
