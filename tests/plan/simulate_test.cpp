@@ -48,6 +48,24 @@ TEST(Simulate, AChainOfSmallKernelsTakesAsLongAsTheirLaunches) {
   EXPECT_DOUBLE_EQ(sum(time.parts), time.seconds);
 }
 
+// Products that draw 1.2 times the board's power beside streams that draw 0.65 of it: the energy of
+// the step decides, and products alone become slower.
+TEST(Simulate, AStepTakesAsLongAsItsEnergy) {
+  Prices hot = prices();
+  hot.op = [](const memory::Operator& o) {
+    return OpCost{.seconds = o.flops, .heat = o.backward ? 1.2 : 0.65};
+  };
+  RankTrace products, mixed, streams;
+  products.operators = {op(2, {.backward = true})};
+  mixed.operators = {op(1), op(4, {.backward = true})};
+  streams.operators = {op(4), op(1, {.backward = true})};
+  EXPECT_DOUBLE_EQ(simulate(one_rank(products), hot).seconds, 2.4);
+  const StepTime time = simulate(one_rank(mixed), hot);
+  EXPECT_DOUBLE_EQ(time.seconds, 0.65 + 4 * 1.2);
+  EXPECT_DOUBLE_EQ(time.parts.forward, 1);
+  EXPECT_DOUBLE_EQ(simulate(one_rank(streams), hot).seconds, 5);
+}
+
 // Three buckets of 2 s each begin after 1, 2 and 3 s of a backward pass of 6 s: the third ends at
 // 7 s, one of which nothing hides.
 TEST(Simulate, BucketsHideBehindTheBackwardPass) {
