@@ -163,9 +163,10 @@ HeadGradients head_gradients(const at::Tensor& x, const at::Tensor& weight,
   HeadGradients all;
   all.losses = at::empty({rows}, row_weight.options());
   if (wants.x) all.x = at::empty(x.sizes(), x.options());
+  at::Tensor to_weight;  // of all classes that are multiplied
   if (wants.weight)
-    all.weight = rows == 0 ? at::zeros(weight.sizes(), weight.options())
-                           : at::empty(weight.sizes(), weight.options());
+    to_weight = rows == 0 ? at::zeros(factor.sizes(), weight.options())
+                          : at::empty(factor.sizes(), weight.options());
   const at::Tensor memory =
       at::empty({std::min(most, rows), score_stride(x, classes)}, x.options());
   for (int64_t begin = 0; begin < rows; begin += most) {
@@ -179,8 +180,9 @@ HeadGradients head_gradients(const at::Tensor& x, const at::Tensor& weight,
       at::Tensor out = part(all.x);
       at::mm_out(out, products, factor);
     }
-    if (wants.weight) add_product(all.weight, scores.t(), part(x), begin == 0);
+    if (wants.weight) add_product(to_weight, products.t(), part(x), begin == 0);
   }
+  if (wants.weight) all.weight = to_weight.narrow(0, 0, classes);
   return all;
 }
 
