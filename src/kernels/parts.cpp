@@ -30,7 +30,7 @@ class PartsNode final : public torch::autograd::Node {
     if (some == grads.end()) return {at::Tensor()};
     const at::Tensor whole = side_by_side(grads);
     if (whole.defined()) return {whole};
-    const at::Tensor like = *some;
+    const at::Tensor& like = *some;
     for (at::Tensor& grad : grads)
       if (!grad.defined()) grad = at::zeros(like.sizes(), like.options());
     return {at::cat(grads, -1)};
