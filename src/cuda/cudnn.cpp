@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 #include <cudnn_frontend.h>
 
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>

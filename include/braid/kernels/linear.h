@@ -37,8 +37,8 @@ std::vector<at::Tensor> linears(Activated input, const std::vector<LinearWeights
 // One layer and the activation behind it, for the next one. gelu_tanh in 16 bits comes out of the
 // same product, of sums that are not rounded yet.
 //
-//   y = kernels::linears(kernels::linear_to(x, {w1, b1}, kernels::Activation::gelu_tanh),
-//   {{w2}})[0];
+//   kernels::Activated h = kernels::linear_to(x, {w1, b1}, kernels::Activation::gelu_tanh);
+//   y = kernels::linears(std::move(h), {{w2}})[0];
 Activated linear_to(const at::Tensor& x, const LinearWeights& layer, Activation then,
                     const ProductOptions& options = {});
 

@@ -17,8 +17,8 @@ namespace braid::memory {
 struct TapeOptions {
   std::set<std::string> each = {};          // every result is kept
   std::set<std::string> every_second = {};  // of all calls of these: the first, the third, ...
-  std::set<std::string> first =
-      {};  // of these the first result: the others are handed out undefined
+  // Of these the first result is kept: the others are handed out undefined.
+  std::set<std::string> first = {};
 };
 
 class Tape {
