@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Norms with and without the addition before them, in the dtypes that training has: a residual
-// stream of fp32 with branches of bf16, and all of bf16 for Llama.
+// stream of fp32 with branches of bf16, and all of bf16 for Llama. "wide" is a stream of fp32, too,
+// as wide as Llama's: a row fills the registers of a block.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/rms_norm.h>
@@ -76,7 +77,10 @@ KernelCase add_norm_case(const ModelShape& m, const KernelPlace& place) {
 
 std::vector<NamedCase> norm_cases(const KernelPlace& place) {
   std::vector<NamedCase> all;
-  for (const ModelShape& m : model_shapes(place)) {
+  std::vector<ModelShape> shapes = model_shapes(place);
+  shapes.push_back(shapes.back());
+  shapes.back().name = "wide";
+  for (const ModelShape& m : shapes) {
     all.push_back({"norm", m.name, [=] { return norm_case(m, place); }});
     all.push_back({"add and norm", m.name, [=] { return add_norm_case(m, place); }});
   }

@@ -96,13 +96,11 @@ __device__ void write_again(const Arguments& a, int64_t row, const W (&unit)[Ite
 }
 
 // What goes to the branch, as it was rounded, column by column.
-template <int Items, int Vec, class W, class Arguments>
-__device__ void add_to_sums(const Arguments& a, W (&sums)[Items][Vec], int item,
-                            const W (&out)[Items][Vec]) {
+template <int Vec, class W, class Arguments>
+__device__ void add_to_sums(const Arguments& a, W (&sums)[Vec], const W (&out)[Vec]) {
 #pragma unroll
   for (int j = 0; j < Vec; ++j)
-    sums[item][j] +=
-        a.grad_branch.here() ? a.grad_branch.rounded(out[item][j]) : a.grad_x.rounded(out[item][j]);
+    sums[j] += a.grad_branch.here() ? a.grad_branch.rounded(out[j]) : a.grad_x.rounded(out[j]);
 }
 
 // Sums: those of the branch's gradient, too.
@@ -111,6 +109,9 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
     norm_grad_kernel(NormGradArguments<W, X, C, P> a, RowThreads where) {
   __shared__ W slots[2][2 * norm_block / 32];
   extern __shared__ double shared_space[];
+  // 16 numbers a thread, and all of them in six places, are more than 128 registers hold: then the
+  // gradient of the sum is read where it is needed, from the L2 cache.
+  constexpr bool late = Centred && Items * Vec * sizeof(W) == 64;
   const int lane = where.lane();
   W of_weight[Items][Vec] = {}, of_bias[Centred ? Items : 1][Vec] = {},
     of_branch[Sums ? Items : 1][Vec] = {};
@@ -122,14 +123,14 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
     const bool mine = row < a.rows;
     const int width = mine ? a.width : 0;
     const int64_t begin = row * a.width, wide = row * a.pitch;
-    W grad[Items][Vec] = {}, unit[Items][Vec] = {}, out[Items][Vec] = {};
+    W grad[Items][Vec] = {}, unit[Items][Vec] = {}, out[late ? 1 : Items][Vec] = {};
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
       if (column >= width) continue;
       a.grad.read(wide + column, grad[i]);
       a.sum.read(begin + column, unit[i]);
-      if (a.grad_sum.here()) a.grad_sum.read(begin + column, out[i]);
+      if constexpr (!late) a.grad_sum.read_or_zeros(begin + column, out[i]);
     }
     if (row + step < a.rows) ask_for_row<Items, Vec>(a, row + step, where);
     const auto [mean, scale] = statistics_of<Centred>(a.statistics, mine ? row : 0);
@@ -159,15 +160,17 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
     for (int i = 0; i < Items; ++i) {
       const int column = (i * where.threads + lane) * Vec;
       if (column >= a.width) continue;
+      W(&to)[Vec] = out[late ? 0 : i];
+      if constexpr (late) a.grad_sum.read_or_zeros(begin + column, to);
 #pragma unroll
-      for (int j = 0; j < Vec; ++j) out[i][j] += scale * (grad[i][j] - level - unit[i][j] * along);
-      a.grad_x.write(begin + column, out[i]);
+      for (int j = 0; j < Vec; ++j) to[j] += scale * (grad[i][j] - level - unit[i][j] * along);
+      a.grad_x.write(begin + column, to);
       if (a.grad_branch.here()) {
 #pragma unroll
-        for (int j = 0; j < Vec; ++j) out[i][j] *= share;
-        a.grad_branch.write(wide + column, out[i]);
+        for (int j = 0; j < Vec; ++j) to[j] *= share;
+        a.grad_branch.write(wide + column, to);
       }
-      if constexpr (Sums) add_to_sums(a, of_branch, i, out);
+      if constexpr (Sums) add_to_sums(a, of_branch[i], to);
     }
     if (a.grad_branch.here())
       write_zeros(a.grad_branch, wide, a.width + lane, a.pitch, where.threads);

@@ -36,6 +36,13 @@ struct Row {
   }
 
   template <int N, class W>
+  __device__ void read_or_zeros(int64_t index, W (&to)[N]) const {
+    if (here()) return read(index, to);
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[i] = W(0);
+  }
+
+  template <int N, class W>
   __device__ void write(int64_t index, const W (&from)[N]) const {
     constexpr int bytes = N * sizeof(T), piece = bytes < 16 ? bytes : 16;
     alignas(16) T raw[N];
@@ -97,6 +104,12 @@ struct Row<AnyType> {
 #pragma unroll
     for (int i = 0; i < N; ++i)
       to[i] = with([=](auto* values) { return static_cast<W>(values[index + i]); });
+  }
+  template <int N, class W>
+  __device__ void read_or_zeros(int64_t index, W (&to)[N]) const {
+    if (here()) return read(index, to);
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[i] = W(0);
   }
   template <int N, class W>
   __device__ void write(int64_t index, const W (&from)[N]) const {
