@@ -76,9 +76,30 @@ TEST(Loss, RefusesShapesThatDoNotFit) {
   const std::string fields =
       test::error_of([] { loss(Loss::mse, at::zeros({2, 3, 4, 4}), at::zeros({2, 3, 4, 5})); });
   EXPECT_TRUE(test::contains(fields, "the output has shape [2, 3, 4, 4], the target [2, 3, 4, 5]"));
+  const std::string relative =
+      test::error_of([] { loss(Loss::relative_l2, at::zeros({2, 3}), at::zeros({1, 3})); });
+  EXPECT_TRUE(test::contains(relative, "the output has shape [2, 3], the target [1, 3]"));
   const std::string labels =
       test::error_of([] { loss(Loss::cross_entropy, at::zeros({2, 3}), at::zeros({2, 3})); });
   EXPECT_TRUE(test::contains(labels, "one label for each row of scores"));
+}
+
+// Its difference becomes the gradient where it lies.
+TEST(Loss, RelativeL2GivesItsGradientOnce) {
+  const at::Tensor p = loss_noise({2, 3, 4}, "p").requires_grad_(), t = loss_noise({2, 3, 4}, "t");
+  const at::Tensor value = loss(Loss::relative_l2, p, t);
+  value.backward({}, /*retain_graph=*/true);
+  const at::Tensor first = p.grad().clone();
+  std::string refusal;
+  try {
+    value.backward();
+  } catch (const c10::Error& error) {
+    refusal = error.what_without_backtrace();
+  }
+  EXPECT_TRUE(test::contains(refusal, "relative_l2 gives its gradient once"));
+  EXPECT_TRUE(test::contains(refusal, "compute the loss again for another pass"));
+  loss(Loss::relative_l2, p, t).backward();
+  EXPECT_TRUE(p.grad().equal(first.mul(2)));
 }
 
 }  // namespace
