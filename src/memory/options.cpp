@@ -14,9 +14,10 @@ void describe(Fields& fields, MemoryOptions& o) {
                "most bytes of a rank's device that the run may take, e.g. 2 GiB; beyond, it ends "
                "with a report; 0: what the device has");
   fields.choice("recompute", o.recompute, {"none", "blocks", "attention", "matmuls", "budget"},
-                "what is computed again in the backward pass instead of kept: all within blocks, "
-                "attention's inner values, all but every second matmul, or as little as lets the "
-                "step fit into memory.budget");
+                "what is computed again in the backward pass instead of kept: blocks: all within "
+                "them; attention: its inner values; matmuls: all within blocks but the results of "
+                "attention kernels and of a block's first, third, fifth... matrix product; budget: "
+                "as little as lets the step fit into memory.budget");
   fields.field("segment", o.segment,
                "recompute blocks: blocks of which only the first one's input is kept; 0: the "
                "square root of their number",

@@ -120,7 +120,7 @@ Edit tensor() {
 // Cheapest first.
 struct NamedEdits {
   Edit attention = recompute(Again::attention, "attention", "a few percent more FLOPs");
-  Edit matmuls = recompute(Again::matmuls, "matmuls", "about a sixth more FLOPs");
+  Edit matmuls = recompute(Again::matmuls, "matmuls", "up to a sixth more FLOPs");
   Edit blocks = recompute(Again::blocks, "blocks", "a third more FLOPs");
   Edit optimizer = offload("optimizer", "the host updates the weights");
   Edit activations = offload("activations", "activations travel to the host and back");

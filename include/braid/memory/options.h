@@ -14,7 +14,7 @@ enum class Again : uint8_t {
   none,       // every value that the backward pass wants is kept
   blocks,     // inputs of segments are kept, the rest is computed again
   attention,  // scores, softmax and dropout of attention are computed again
-  matmuls,    // of each block, every second matmul's result is kept, the rest computed again
+  matmuls,    // blocks, but results of attention kernels and of products 1, 3, 5... are kept
   budget      // as little as lets the step fit into memory.budget
 };
 

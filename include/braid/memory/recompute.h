@@ -56,7 +56,7 @@ class Recompute final : public SegmentRunner {
 
 struct SegmentOptions {
   std::string name = "segment";  // in errors
-  bool keep_matmuls = false;     // every second result, and those of attention kernels
+  bool keep_matmuls = false;     // the first, third, ... result, and those of attention kernels
   bool check = false;
   Stash* stash = nullptr;
 };
