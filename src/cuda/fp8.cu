@@ -199,20 +199,29 @@ __global__ void __launch_bounds__(scale_threads)
   }
 }
 
-std::tuple<at::Tensor, at::Tensor> fp8_rows(const at::Tensor& given) {
-  const c10::cuda::CUDAGuard guard(given.device());
+void write_row_codes(const at::Tensor& given, uint8_t* codes, float* scales) {
+  if (given.numel() == 0) return;
   const at::Tensor x = at_vectors(given);
-  at::Tensor codes = at::empty(x.sizes(), x.options().dtype(at::kFloat8_e4m3fn));
-  at::Tensor scales = at::empty({x.size(0), 1}, x.options().dtype(at::kFloat));
-  if (x.numel() == 0) return {codes, scales};
   const RowView view = {const_cast<void*>(x.const_data_ptr()), x.stride(0)};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "fp8_rows", [&] {
     row_codes_kernel<scalar_t>
         <<<static_cast<unsigned>(x.size(0)), scale_threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-            view, x.size(1), bytes_of(codes), scales.mutable_data_ptr<float>());
+            view, x.size(1), codes, scales);
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return {codes, scales};
+}
+
+std::tuple<at::Tensor, at::Tensor> fp8_rows(at::TensorList parts) {
+  const c10::cuda::CUDAGuard guard(parts[0].device());
+  const auto out = kernels::empty_row_codes(parts);
+  const auto& [codes, scales] = out;
+  int64_t first = 0;
+  for (const at::Tensor& part : parts) {
+    write_row_codes(part, bytes_of(codes) + first * codes.size(1),
+                    scales.mutable_data_ptr<float>() + first);
+    first += part.size(0);
+  }
+  return out;
 }
 
 TORCH_LIBRARY_IMPL(braid, CUDA, library) {

@@ -97,11 +97,7 @@ PlainAndTurned fp8_codes_cpu(at::TensorList parts, int64_t dim, const at::Tensor
               : codes_cpu_as<c10::Float8_e4m3fn>(parts, dim, step, out);
 }
 
-PlainAndTurned fp8_rows_cpu(const at::Tensor& x) {
-  at::Tensor codes = at::empty(x.sizes(), x.options().dtype(c10::kFloat8_e4m3fn));
-  at::Tensor scales = at::empty({x.size(0), 1}, x.options().dtype(c10::kFloat));
-  auto* to = codes.mutable_data_ptr<c10::Float8_e4m3fn>();
-  auto* steps = scales.mutable_data_ptr<float>();
+void write_rows_cpu(const at::Tensor& x, c10::Float8_e4m3fn* to, float* steps) {
   AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "fp8_rows", [&] {
     for (int64_t row = 0; row < x.size(0); ++row) {
       const auto* in = x.const_data_ptr<scalar_t>() + row * x.stride(0);
@@ -113,7 +109,18 @@ PlainAndTurned fp8_rows_cpu(const at::Tensor& x) {
                                                                static_cast<float>(largest_e4m3));
     }
   });
-  return {codes, scales};
+}
+
+std::tuple<at::Tensor, at::Tensor> fp8_rows_cpu(at::TensorList parts) {
+  const auto out = empty_row_codes(parts);
+  const auto& [codes, scales] = out;
+  int64_t first = 0;
+  for (const at::Tensor& part : parts) {
+    write_rows_cpu(part, codes.mutable_data_ptr<c10::Float8_e4m3fn>() + first * codes.size(1),
+                   scales.mutable_data_ptr<float>() + first);
+    first += part.size(0);
+  }
+  return out;
 }
 
 TORCH_LIBRARY_FRAGMENT(braid, library) {
@@ -121,7 +128,7 @@ TORCH_LIBRARY_FRAGMENT(braid, library) {
   library.def(
       "fp8_codes(Tensor[] parts, int dim, Tensor scale, bool e5m2, bool plain, bool turned) -> "
       "(Tensor, Tensor)");
-  library.def("fp8_rows(Tensor x) -> (Tensor, Tensor)");
+  library.def("fp8_rows(Tensor[] parts) -> (Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(braid, CPU, library) {
@@ -137,10 +144,7 @@ TORCH_LIBRARY_IMPL(braid, Meta, library) {
   library.impl("fp8_codes",
                [](at::TensorList parts, int64_t dim, const at::Tensor&, bool e5m2, bool plain,
                   bool turned) { return empty_codes(parts, dim, e5m2, plain, turned); });
-  library.impl("fp8_rows", [](const at::Tensor& x) {
-    return PlainAndTurned(at::empty(x.sizes(), x.options().dtype(c10::kFloat8_e4m3fn)),
-                          at::empty({x.size(0), 1}, x.options().dtype(c10::kFloat)));
-  });
+  library.impl("fp8_rows", &empty_row_codes);
 }
 
 template <class Signature>
@@ -162,10 +166,11 @@ Coded coded(const std::vector<at::Tensor>& parts, const CodedOptions& options) {
   return result;
 }
 
-Coded coded_rows(const at::Tensor& x) {
-  static const auto op = fp8_op<PlainAndTurned(const at::Tensor&)>("braid::fp8_rows");
+Coded coded_rows(const std::vector<at::Tensor>& parts) {
+  static const auto op =
+      fp8_op<std::tuple<at::Tensor, at::Tensor>(at::TensorList)>("braid::fp8_rows");
   Coded result;
-  std::tie(result.plain, result.scale) = op.call(x);
+  std::tie(result.plain, result.scale) = op.call(parts);
   return result;
 }
 

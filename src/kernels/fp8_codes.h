@@ -29,4 +29,11 @@ inline std::tuple<at::Tensor, at::Tensor> empty_codes(at::TensorList parts, int6
           at::empty({turned ? width : 0, rows}, options)};
 }
 
+// Parts [rows, width] below each other, and a scale for each row.
+inline std::tuple<at::Tensor, at::Tensor> empty_row_codes(at::TensorList parts) {
+  at::Tensor codes =
+      std::get<0>(empty_codes(parts, /*dim=*/0, /*e5m2=*/false, /*plain=*/true, /*turned=*/false));
+  return {codes, at::empty({codes.size(0), 1}, codes.options().dtype(c10::kFloat))};
+}
+
 }  // namespace braid::kernels

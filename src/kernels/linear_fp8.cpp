@@ -47,15 +47,24 @@ at::Tensor weight_codes(const variable_list& weights, const at::Tensor& given, b
   return plain ? codes.plain : codes.turned;
 }
 
+// Zeros for layers that have none; undefined if no layer has one.
 at::Tensor joined_bias(const std::vector<LinearWeights>& layers) {
-  if (!layers[0].bias.defined()) return {};
   int64_t all = 0, first = 0;
-  for (const LinearWeights& layer : layers) all += layer.bias.numel();
-  const at::Tensor whole =
-      at::empty({all}, layers[0].bias.options().dtype(c10::kBFloat16).requires_grad(false));
+  bool biased = false;
   for (const LinearWeights& layer : layers) {
-    whole.narrow(0, first, layer.bias.numel()).copy_(layer.bias);
-    first += layer.bias.numel();
+    all += layer.weight.size(0);
+    biased = biased || layer.bias.defined();
+  }
+  if (!biased) return {};
+  const at::Tensor whole =
+      at::empty({all}, layers[0].weight.options().dtype(c10::kBFloat16).requires_grad(false));
+  for (const LinearWeights& layer : layers) {
+    const at::Tensor part = whole.narrow(0, first, layer.weight.size(0));
+    if (layer.bias.defined())
+      part.copy_(layer.bias);
+    else
+      part.zero_();
+    first += part.numel();
   }
   return whole;
 }
@@ -200,7 +209,7 @@ class Fp8RowNode final : public Fp8Node {
     at::Tensor back;
     const variable_list held = weights();
     for (size_t i = 0; i < shapes_.size() && wants_input(); ++i) {
-      const Coded dy = coded_rows(rows[i]), w = coded_rows(held[i].detach().t().contiguous());
+      const Coded dy = coded_rows({rows[i]}), w = coded_rows({held[i].detach().t().contiguous()});
       const at::Tensor part =
           coded_product({dy.plain, w.plain.t(), dy.scale, w.scale.t()}, {.fast = false});
       back = back.defined() ? back.add_(part) : part;
@@ -213,7 +222,10 @@ class Fp8RowNode final : public Fp8Node {
   }
 };
 
-variable_list without_history(variable_list outputs) {
+// y [rows, all outputs] cut up and shaped as the input, without history.
+variable_list outputs_of(const at::Tensor& y, const at::Tensor& value,
+                         const std::vector<LinearWeights>& layers) {
+  variable_list outputs = parts_of(y.view(with_width(value, y.size(1))), shapes_of(layers));
   for (at::Tensor& output : outputs) output = output.variable_data();
   return outputs;
 }
@@ -231,22 +243,20 @@ variable_list tensor_products(const Activated& input, const std::vector<LinearWe
   const Coded x = node != nullptr ? node->coded_input(rows) : coded({rows});
   const at::Tensor y =
       coded_product({x.plain, codes.t(), x.scale, scale}, {.bias = joined_bias(layers)});
-  return without_history(parts_of(y.view(with_width(value, y.size(1))), shapes_of(layers)));
+  return outputs_of(y, value, layers);
 }
 
 variable_list row_products(const Activated& input, const std::vector<LinearWeights>& layers) {
   const at::NoGradGuard no_grad;
   const at::Tensor value = activation_value(input);
-  const Coded x = coded_rows(code_rows(value));
-  variable_list outputs;
-  for (const LinearWeights& layer : layers) {
-    const Coded w = coded_rows(code_rows(layer.weight.detach()));
-    const at::Tensor bias = layer.bias.defined() ? layer.bias.to(c10::kBFloat16) : layer.bias;
-    const at::Tensor y =
-        coded_product({x.plain, w.plain.t(), x.scale, w.scale.t()}, {.bias = bias});
-    outputs.push_back(y.view(with_width(value, y.size(1))));
-  }
-  return without_history(std::move(outputs));
+  const Coded x = coded_rows({code_rows(value)});
+  variable_list weights;
+  for (const LinearWeights& layer : layers) weights.push_back(code_rows(layer.weight.detach()));
+  const Coded w = coded_rows(weights);
+  weights.clear();
+  const at::Tensor y =
+      coded_product({x.plain, w.plain.t(), x.scale, w.scale.t()}, {.bias = joined_bias(layers)});
+  return outputs_of(y, value, layers);
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ TEST_F(Fp8OnGpu, SumsOfLongProducts) {
   for (const int64_t length : {4096, 14336, 16384})
     for (const bool rows : {false, true}) {
       const at::Tensor x = random({1024, length}), w = random({2048, length});
-      const Coded a = rows ? kernels::coded_rows(x) : kernels::coded({x}),
-                  b = rows ? kernels::coded_rows(w) : kernels::coded({w});
+      const Coded a = rows ? kernels::coded_rows({x}) : kernels::coded({x}),
+                  b = rows ? kernels::coded_rows({w}) : kernels::coded({w});
       const at::Tensor scale_b = rows ? b.scale.t() : b.scale;
       const at::Tensor wanted =
           exact(a.plain.to(c10::kFloat).mul_(a.scale), b.plain.to(c10::kFloat).mul_(b.scale).t());

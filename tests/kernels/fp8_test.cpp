@@ -2,6 +2,7 @@
 // 8-bit floats: codes against decoded values, layers against those of bf16.
 #include "braid/kernels/fp8.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
@@ -49,6 +50,28 @@ TEST(Fp8, PartsShareAScaleAndStandSideBySide) {
   EXPECT_TRUE(below.plain.to(c10::kFloat).equal(below.turned.t().to(c10::kFloat)));
 }
 
+TEST(Fp8, RowsOfPartsAreThoseOfEachBelowEachOther) {
+  const at::Tensor a = drawn({16, 32}, 1, "a"), b = drawn({48, 32}, 1, "b").to(c10::kBFloat16);
+  const Coded both = coded_rows({a, b}), one = coded_rows({a}), other = coded_rows({b});
+  EXPECT_TRUE(both.scale.equal(at::cat({one.scale, other.scale})));
+  EXPECT_TRUE(both.plain.to(c10::kFloat)
+                  .equal(at::cat({one.plain.to(c10::kFloat), other.plain.to(c10::kFloat)})));
+}
+
+// One product, whose parts are what each layer gives by itself, also if not all have a bias.
+TEST(Fp8, LayersOfOneInputAreOneProduct) {
+  const at::Tensor x = drawn({2, 16, 64}, 1, "x").to(c10::kBFloat16);
+  std::vector<LinearWeights> layers;
+  for (const int64_t out : {32, 16, 48})
+    layers.push_back({drawn({out, 64}, 1, "w"), out == 16 ? at::Tensor() : drawn({out}, 1, "b")});
+  const Tensors all = linears(x, layers, {.fp8 = Fp8::row});
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const at::Tensor alone = linears(x, {layers[i]}, {.fp8 = Fp8::row})[0];
+    EXPECT_LT(off_by(all[i], alone), 1e-4) << i;
+    EXPECT_TRUE(all[i].is_alias_of(all[0])) << i;
+  }
+}
+
 TEST(Fp8, ZerosAndOneLargeRow) {
   const at::Tensor zeros = at::zeros({16, 16}, c10::kBFloat16);
   const Coded none = coded({zeros});
@@ -56,7 +79,7 @@ TEST(Fp8, ZerosAndOneLargeRow) {
   at::Tensor x = drawn({16, 64}, 1, "x");
   x.select(0, 3).mul_(1e6);
   EXPECT_GT(off_by(decoded(coded({x}).plain, coded({x}).scale).select(0, 0), x.select(0, 0)), 0.5);
-  const Coded rows = coded_rows(x);
+  const Coded rows = coded_rows({x});
   EXPECT_LT(off_by(decoded(rows.plain, rows.scale).select(0, 0), x.select(0, 0)), 0.03);
 }
 
@@ -65,7 +88,7 @@ TEST(Fp8, SmallGradientsKeepTheirBits) {
   const at::Tensor x = drawn({16, 64}, 1, "x");
   for (const double size : {1e-9, 1e-14, 1e-20}) {
     const at::Tensor small = x.mul(size).to(c10::kBFloat16);
-    const Coded rows = coded_rows(small), whole = coded({small}, {.e5m2 = true});
+    const Coded rows = coded_rows({small}), whole = coded({small}, {.e5m2 = true});
     EXPECT_LT(off_by(decoded(rows.plain, rows.scale), small), 0.03) << size;
     EXPECT_LT(off_by(decoded(whole.plain, whole.scale), small), 0.06) << size;
   }

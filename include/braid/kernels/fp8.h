@@ -27,8 +27,8 @@ struct CodedOptions {
 
 // One scale for all elements: the largest becomes the largest code.
 Coded coded(const std::vector<at::Tensor>& parts, const CodedOptions& options = {});
-// A scale for each row; e4m3.
-Coded coded_rows(const at::Tensor& x);
+// Matrices of one width below each other, a scale for each row; e4m3.
+Coded coded_rows(const std::vector<at::Tensor>& parts);
 
 // a [m, k] b [k, n], b the transposed view of a matrix [n, k]. With scales of rows `scale_b` is
 // [1, n]. The result in `dtype`; `bias` [n] in bf16.
