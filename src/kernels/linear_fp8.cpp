@@ -4,6 +4,7 @@
 // its sum runs over tokens, of which each has its own scale. Outputs are summed fast: of 16384
 // terms that loses 0.3 %, where rounding to e4m3 loses 3.7 %.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -18,6 +19,7 @@
 #include "braid/kernels/fp8.h"
 #include "kernels/linear_gradients.h"
 #include "kernels/linear_node.h"
+#include "kernels/side_by_side.h"
 #include "kernels/sum_taker.h"
 
 namespace braid::kernels {
@@ -45,6 +47,21 @@ at::Tensor weight_codes(const variable_list& weights, const at::Tensor& given, b
       coded(parts, {.dim = by_rows ? 0 : 1, .plain = plain, .turned = !plain, .scale = given});
   scale = codes.scale;
   return plain ? codes.plain : codes.turned;
+}
+
+// [in, all outputs] in bf16.
+at::Tensor turned_weights(const variable_list& weights) {
+  if (weights.size() == 1 && weights[0].scalar_type() == c10::kBFloat16)
+    return weights[0].detach().t().contiguous();
+  int64_t all = 0, first = 0;
+  for (const at::Tensor& weight : weights) all += weight.size(0);
+  const at::Tensor whole = at::empty(
+      {weights[0].size(1), all}, weights[0].options().dtype(c10::kBFloat16).requires_grad(false));
+  for (const at::Tensor& weight : weights) {
+    whole.narrow(1, first, weight.size(0)).copy_(weight.t());
+    first += weight.size(0);
+  }
+  return whole;
 }
 
 // Zeros for layers that have none; undefined if no layer has one.
@@ -207,12 +224,11 @@ class Fp8RowNode final : public Fp8Node {
  private:
   void backward(const variable_list& rows, const Activated& input, variable_list& result) override {
     at::Tensor back;
-    const variable_list held = weights();
-    for (size_t i = 0; i < shapes_.size() && wants_input(); ++i) {
-      const Coded dy = coded_rows({rows[i]}), w = coded_rows({held[i].detach().t().contiguous()});
-      const at::Tensor part =
-          coded_product({dy.plain, w.plain.t(), dy.scale, w.scale.t()}, {.fast = false});
-      back = back.defined() ? back.add_(part) : part;
+    if (wants_input()) {
+      const at::Tensor whole = side_by_side(rows);
+      const Coded dy = coded_rows({whole.defined() ? whole : at::cat(rows, 1)}),
+                  w = coded_rows({turned_weights(weights())});
+      back = coded_product({dy.plain, w.plain.t(), dy.scale, w.scale.t()}, {.fast = false});
     }
     at::Tensor value = through_activation(input, back, result);
     if (kind_ == Activation::none) value = x_.unpack();
