@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The sum of all rows (kernels/column_sum.h).
-#include "cuda/column_sums.cuh"
+#include "cuda/column_sum.h"
 
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
+
+#include "cuda/column_sums.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -39,6 +41,8 @@ __global__ void __launch_bounds__(sum_threads, 4)
   write_stretch(sum, held, plan, stretches);
 }
 
+}  // namespace
+
 at::Tensor column_sum(const at::Tensor& given, c10::ScalarType dtype) {
   const c10::cuda::CUDAGuard guard(given.device());
   const at::Tensor x = mapped_rows(given);
@@ -63,5 +67,4 @@ at::Tensor column_sum(const at::Tensor& given, c10::ScalarType dtype) {
 
 TORCH_LIBRARY_IMPL(braid, CUDA, library) { library.impl("column_sum", &column_sum); }
 
-}  // namespace
 }  // namespace braid::cuda
