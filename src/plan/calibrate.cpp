@@ -51,6 +51,7 @@ std::vector<Task> tasks_for(const CalibrateOptions& options, int64_t pool) {
   add_attention_tasks(how, all);
   add_row_tasks(how, all);
   add_stream_tasks(how, all);
+  add_norm_tasks(how, all);
   add_own_tasks(how, all);
   for (Task& task : all) {
     if (!is_asked(task, options) && !is_rate(task)) continue;

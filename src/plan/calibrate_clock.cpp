@@ -88,7 +88,7 @@ double DeviceClock::seconds(const std::function<void()>& run) {
   const double guess = first > round_seconds ? first : round(run, 3);
   const bool quick = device_.is_cuda() && guess < short_run;
   const auto times =
-      static_cast<int64_t>(std::clamp(round_seconds / guess, quick ? 20.0 : 1.0, 1000.0));
+      static_cast<int64_t>(std::clamp(round_seconds / guess, quick ? 20.0 : 1.0, 300.0));
   std::array<double, 3> rounds;
   for (double& each : rounds) {
     each = quick ? behind(run, times) : round(run, times);

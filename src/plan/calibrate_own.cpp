@@ -10,6 +10,7 @@
 #include "braid/kernels/activation.h"
 #include "braid/kernels/attention.h"
 #include "braid/kernels/head_loss.h"
+#include "braid/kernels/norm.h"
 #include "braid/kernels/rotary.h"
 #include "braid/kernels/window_attention.h"
 #include "plan/calibrate_tasks.h"
@@ -27,16 +28,24 @@ double product_of(at::IntArrayRef sizes) {
   return all;
 }
 
-// Of tensors with `count` elements each; in place where the step works in place.
+c10::ScalarType sum_dtype(c10::ScalarType type) {
+  return type == c10::kDouble ? c10::kDouble : c10::kFloat;
+}
+
+// Of tensors with `count` elements each; in place where the step works in place, and with the sum
+// that the layer before needs for its bias.
 Run activation_run(Pool& pool, Activation kind, int64_t count, c10::ScalarType type, bool back) {
-  const at::Tensor x = pool.take({count}, type);
-  const at::Tensor up = kind == Activation::swiglu ? pool.take({count}, type) : at::Tensor();
+  constexpr int64_t width = 1280;
+  const auto take = [&] { return pool.take({count / width, width}, type); };
+  const bool swiglu = kind == Activation::swiglu;
+  const at::Tensor x = take(), up = swiglu ? take() : at::Tensor();
   const Activated input(kind, x, up);
   if (!back) return [=] { kernels::activation_value(input); };
-  const at::Tensor grad = pool.take({count}, type).clone();
+  const at::Tensor grad = take().clone();
+  const auto sum = swiglu ? std::nullopt : std::optional(sum_dtype(type));
   return [=] {
     at::Tensor overwritten = grad;
-    kernels::activation_back(input, overwritten);
+    kernels::activation_back(input, overwritten, sum);
   };
 }
 
@@ -77,6 +86,56 @@ Task own_stream_task(const OwnStream& kind, c10::ScalarType dtype, int64_t bytes
   const auto count = static_cast<int64_t>(task.bytes / element / kind.moved) / 1280 * 1280;
   task.prepare = [=, make = kind.make](Pool& pool) {
     return in_turn(pool, static_cast<double>(bytes), [&] { return make(pool, count, dtype); });
+  };
+  return task;
+}
+
+// Of a block: a sum in fp32 that a branch of its dtype is added to, normalised in that dtype.
+struct NormRows {
+  int64_t rows, width;
+  bool layer;  // or RMS
+};
+
+Run norm_run(Pool& pool, const NormRows& n, c10::ScalarType type) {
+  const c10::ScalarType wide = sum_dtype(type);
+  const kernels::NormWeights weights = {pool.take({n.width}, wide),
+                                        n.layer ? pool.take({n.width}, wide) : at::Tensor()};
+  const at::Tensor x = pool.take({n.rows, n.width}, wide),
+                   branch = pool.take({n.rows, n.width}, type);
+  return [=] { kernels::add_norm_rows(x, branch, weights, {.dtype = type}); };
+}
+
+// With the gradient of the sum, the result once more for the layer behind, and the sum over rows
+// that the layer of the branch needs for its bias.
+Run norm_grad_run(Pool& pool, const NormRows& n, c10::ScalarType type) {
+  using Maybe = const std::optional<at::Tensor>&;
+  using Grads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+  const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow(n.layer ? "braid::layer_norm_grad" : "braid::rms_norm_grad", "")
+          .typed<Grads(const at::Tensor&, Maybe, const at::Tensor&, const at::Tensor&, Maybe,
+                       const at::Tensor&, std::optional<c10::ScalarType>, Maybe, double, bool,
+                       std::optional<c10::ScalarType>)>();
+  const auto wide = [&](at::IntArrayRef sizes) { return pool.take(sizes, sum_dtype(type)); };
+  const at::Tensor grad = pool.take({n.rows, n.width}, type), of_sum = wide({n.rows, n.width}),
+                   sum = wide({n.rows, n.width}), weight = wide({n.width}),
+                   statistics = at::ones({n.rows, n.layer ? 2 : 1}, sum.options());
+  const auto bias = n.layer ? std::optional(wide({n.width})) : std::nullopt;
+  const auto of_bias = n.layer ? std::optional(sum_dtype(type)) : std::nullopt;
+  return [=] {
+    op.call(grad, of_sum, sum, weight, bias, statistics, type, std::nullopt, 0, true, of_bias);
+  };
+}
+
+Task norm_task(c10::ScalarType dtype, const NormRows& n, bool back) {
+  const Work work = back ? Work::norm_backward : Work::norm;
+  Task task{.work = work, .dtype = dtype};
+  task.name = fmt::format("{}{}", to_text(work), n.layer ? "" : "_rms");
+  const auto element = static_cast<double>(c10::elementSize(dtype));
+  task.bytes = product_of({n.rows, n.width}) * (back ? 12 + 3 * element : 8 + 2 * element);
+  task.prepare = [=, bytes = task.bytes](Pool& pool) {
+    return in_turn(pool, bytes,
+                   [&] { return back ? norm_grad_run(pool, n, dtype) : norm_run(pool, n, dtype); });
   };
   return task;
 }
@@ -188,7 +247,7 @@ void add_attention_tasks(const TaskOptions& options, std::vector<Task>& tasks) {
                                       : List{32, 48, 64, 128};
     for (const int64_t tokens : lengths)
       for (const int64_t width : widths)
-        for (const int64_t batch : options.small ? List{1} : List{2, 16})
+        for (const int64_t batch : options.small ? List{1} : List{2, 4, 16})
           for (const bool causal : {false, true})
             for (const bool back : {false, true})
               tasks.push_back(attention_task(dtype, {batch, tokens, width, causal}, back));
@@ -199,6 +258,22 @@ void add_attention_tasks(const TaskOptions& options, std::vector<Task>& tasks) {
             for (const bool causal : {false, true})
               tasks.push_back(attention_task(dtype, {16, tokens, width, causal, false}, back));
     add_windows(options, dtype, tasks);
+  }
+}
+
+// As many threads have a row as it is long; from 8192 on it does not fit into their registers.
+void add_norm_tasks(const TaskOptions& options, std::vector<Task>& tasks) {
+  using List = std::vector<int64_t>;
+  const List rows = options.small ? List{64} : List{1024, 4096, 16384, 65536};
+  const List widths = options.small ? List{32} : List{192, 384, 768, 1536, 4096, 8192, 12288};
+  for (const std::string& name : options.dtypes) {
+    if (name == "tf32") continue;
+    for (const int64_t count : rows)
+      for (const int64_t width : widths)
+        for (const bool layer : {true, false})
+          if (layer || width >= 768 || options.small)
+            for (const bool back : {false, true})
+              tasks.push_back(norm_task(task_dtype(name), {count, width, layer}, back));
   }
 }
 

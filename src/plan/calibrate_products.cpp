@@ -33,6 +33,9 @@ Task product_task(const std::string& dtype, Turned turned, int64_t m, int64_t n,
         turned == Turned::left ? pool.take({k, m}, type).t() : pool.take({m, k}, type);
     const at::Tensor b =
         turned == Turned::right ? pool.take({n, k}, type).t() : pool.take({k, n}, type);
+    // A gradient of weights is in fp32, whatever it comes from.
+    if (turned == Turned::left && pool.device().is_cuda() && c10::elementSize(type) == 2)
+      return [a, b] { at::mm(a, b, c10::kFloat); };
     return [a, b] { at::mm(a, b); };
   };
   return task;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kernels whose time is that of the bytes they move, over sizes from a page to gigabytes.
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_softmax.h>
@@ -21,7 +20,6 @@
 #include "braid/kernels/adam.h"
 #include "braid/kernels/cross_entropy.h"
 #include "braid/kernels/dropout.h"
-#include "braid/kernels/norm.h"
 #include "plan/calibrate_tasks.h"
 
 namespace braid::plan {
@@ -87,11 +85,13 @@ Run run_lookup(Pool& pool, int64_t n, c10::ScalarType t) {
   const at::Tensor rows = some_rows(pool, n / 512, 4096);
   return [=] { at::embedding(table, rows); };
 }
+// A small table: what it costs to fill a large one with zeros is counted apart.
 Run run_embedding_grad(Pool& pool, int64_t n, c10::ScalarType t) {
-  const int64_t rows = std::max<int64_t>(1, n / 3 / 512);
+  constexpr int64_t table = 512;
+  const int64_t rows = std::max<int64_t>(1, n / 512);
   const at::Tensor grad = pool.take({rows, 512}, t);
-  const at::Tensor index = some_rows(pool, rows, 2 * rows);
-  return [=] { at::embedding_dense_backward(grad, index, 2 * rows, -1, false); };
+  const at::Tensor index = some_rows(pool, rows, table);
+  return [=] { at::embedding_dense_backward(grad, index, table, -1, false); };
 }
 Run run_index_add(Pool& pool, int64_t n, c10::ScalarType t) {
   const int64_t rows = std::max<int64_t>(1, n / 3 / 512);
@@ -160,7 +160,7 @@ const std::vector<StreamKind>& stream_kinds() {
       {Work::copy, "copy_cat", 2, run_cat},
       {Work::fill, "fill", 1, run_fill},
       {Work::lookup, "lookup", 2, run_lookup},
-      {Work::scatter, "scatter_embedding", 1, run_embedding_grad},
+      {Work::scatter, "scatter_embedding", 2, run_embedding_grad},
       {Work::scatter, "scatter", 1, run_index_add},
       {Work::mask, "mask", 0.5, run_mask},
       {Work::scan, "scan", 2, run_scan},
@@ -187,47 +187,9 @@ Task stream_task(const StreamKind& kind, c10::ScalarType dtype, int64_t bytes) {
   return task;
 }
 
-// Rows of a width: norms, softmax, sums, losses.
+// Rows of a width: softmax, sums, losses.
 using RowMaker = std::function<Run(Pool&, int64_t rows, int64_t width, c10::ScalarType)>;
 
-// braid's own norms, as the dispatcher knows them.
-using NormGrads =
-    std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
-        const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&, const at::Tensor&,
-        const std::optional<at::Tensor>&, const at::Tensor&, std::optional<c10::ScalarType>,
-        const std::optional<at::Tensor>&, double, bool, std::optional<c10::ScalarType>);
-Run run_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t, bool layer) {
-  const kernels::NormWeights weights = {pool.take({width}, t),
-                                        layer ? pool.take({width}, t) : at::Tensor()};
-  const at::Tensor x = pool.take({rows, width}, t);
-  return [=] { kernels::norm_rows(x, weights); };
-}
-Run run_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t, bool layer) {
-  const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow(layer ? "braid::layer_norm_grad" : "braid::rms_norm_grad", "")
-          .typed<NormGrads>();
-  const at::Tensor x = pool.take({rows, width}, t), g = pool.take({rows, width}, t),
-                   w = pool.take({width}, t);
-  const auto wide = t == c10::kDouble ? c10::kDouble : c10::kFloat;
-  const at::Tensor statistics = at::ones({rows, layer ? 2 : 1}, x.options().dtype(wide));
-  return [=] {
-    op.call(g, std::nullopt, x, w, std::nullopt, statistics, std::nullopt, std::nullopt, 0, false,
-            std::nullopt);
-  };
-}
-Run run_layer_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
-  return run_norm(pool, rows, width, t, true);
-}
-Run run_layer_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
-  return run_norm_grad(pool, rows, width, t, true);
-}
-Run run_rms_norm(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
-  return run_norm(pool, rows, width, t, false);
-}
-Run run_rms_norm_grad(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
-  return run_norm_grad(pool, rows, width, t, false);
-}
 Run run_softmax(Pool& pool, int64_t rows, int64_t width, c10::ScalarType t) {
   const at::Tensor x = pool.take({rows, width}, t);
   return [=] { at::_softmax(x, 1, false); };
@@ -254,10 +216,6 @@ struct RowKind {
 
 const std::vector<RowKind>& row_kinds() {
   static const std::vector<RowKind> kinds = {
-      {Work::norm, "norm", 2, run_layer_norm},
-      {Work::norm_backward, "norm_backward", 3, run_layer_norm_grad},
-      {Work::norm, "norm_rms", 2, run_rms_norm},
-      {Work::norm_backward, "norm_backward_rms", 3, run_rms_norm_grad},
       {Work::softmax, "softmax", 2, run_softmax},
       {Work::softmax_backward, "softmax_backward", 3, run_softmax_grad},
       {Work::reduce, "reduce", 1, run_sum},

@@ -49,6 +49,7 @@ void add_product_tasks(const TaskOptions& options, std::vector<Task>& tasks);
 void add_attention_tasks(const TaskOptions& options, std::vector<Task>& tasks);
 void add_row_tasks(const TaskOptions& options, std::vector<Task>& tasks);
 void add_stream_tasks(const TaskOptions& options, std::vector<Task>& tasks);
+void add_norm_tasks(const TaskOptions& options, std::vector<Task>& tasks);
 void add_own_tasks(const TaskOptions& options, std::vector<Task>& tasks);
 
 // Several copies of a task's tensors, used in turn: none of them is still in the cache when its

@@ -37,6 +37,11 @@ bool is_product(Work work) {
          work == Work::convolution || work == Work::convolution_backward || is_attention(work);
 }
 
+// Products and convolutions are measured at sizes of layers, the rest on a grid.
+Between between_points(Work work) {
+  return is_product(work) && !is_attention(work) ? Between::nearest : Between::grid;
+}
+
 // "gemm_nt_by8", "gemm_nt", "gemm": a curve of the next simpler name serves as well.
 std::vector<std::string> simpler_names(std::string kernel) {
   std::vector<std::string> names = {kernel};
@@ -75,7 +80,7 @@ struct CostModel::State {
     sized.dtype = curve_dtype(curve.dtype);
     const Roofline own(cluster.gpu, curve.dtype == "tf32");
     surfaces.emplace(std::pair(curve.kernel, curve.dtype),
-                     Surface(curve, [&](const std::vector<double>& at) {
+                     Surface(curve, between_points(sized.work), [&](const std::vector<double>& at) {
                        sized.at = at;
                        return estimate(own, sized);
                      }));

@@ -132,25 +132,26 @@ void size_attention(const Operator& op, Sized& sized) {
   sized.at = {nth_size(q, 0) * nth_size(q, 1), nth_size(q, 2), nth_size(k, 2), nth_size(q, 3)};
 }
 
-// braid's norms read a branch and write a sum and a 16-bit copy beside what a plain norm moves: as
-// if there were as many more rows.
-double rows_more(const Operator& op, const TensorShape& x, Work work) {
-  if (!is_own(op)) return 1;
-  int64_t moved = 0;
-  for (const TensorShape& tensor : op.inputs) moved += tensor.bytes();
-  for (const TensorShape& tensor : op.outputs) moved += tensor.bytes();
-  const int64_t plain = (work == Work::norm ? 2 : 3) * std::max<int64_t>(1, x.bytes());
-  return std::max(1.0, static_cast<double>(moved) / static_cast<double>(plain));
+// braid's norms read a branch, write a sum and more, each in one of two dtypes: as many rows as
+// would move these bytes in the dtype of what is normalised.
+void size_own_norm(const Operator& op, Sized& sized) {
+  const bool back = sized.work == Work::norm_backward;
+  const TensorShape& sum = back ? op.outputs.at(0) : op.inputs.at(0);
+  sized.dtype = back ? op.inputs.at(0).dtype : op.outputs.at(op.outputs.size() - 2).dtype;
+  const double width = std::max(1.0, last_size(sum));
+  const double row = (back ? 3 : 2) * width * static_cast<double>(c10::elementSize(sized.dtype));
+  sized.at = {std::max(1.0, bytes_moved({sized.work, Moves::all}, op) / row), width};
 }
 
 // Rows of the largest input and their length.
 void size_rows(const Operator& op, Sized& sized) {
   if (op.inputs.empty()) return;
+  if (has_word(op, "rms_norm")) sized.kernel += "_rms";
+  if (is_own(op)) return size_own_norm(op, sized);
   const TensorShape& x = op.inputs[0];
   const double width = std::max(1.0, last_size(x));
   sized.dtype = x.dtype;
-  sized.at = {std::max(1.0, elements(x) / width) * rows_more(op, x, sized.work), width};
-  if (has_word(op, "rms_norm")) sized.kernel += "_rms";
+  sized.at = {std::max(1.0, elements(x) / width), width};
 }
 
 // Many rows into one keeps the columns and walks over memory in steps; else elements that lie
@@ -194,7 +195,8 @@ std::string pointwise_kernel(const Operator& op) {
 
 std::string copy_kernel(const Operator& op) {
   if (ends_in(op, "::cat") || ends_in(op, "::stack")) return "copy_cat";
-  if (op.strided != 0 || has_word(op, "pixel")) return "copy_strided";
+  const bool in_order = op.strided == 0 || ends_in(op, "::_to_copy");  // a cast keeps the order
+  if (!in_order || has_word(op, "pixel")) return "copy_strided";
   return is_mixed(op) && !has_word(op, "_backward") ? "copy_cast" : "copy";
 }
 
@@ -210,6 +212,13 @@ int update_launches(const Operator& op, bool adam) {
   return std::max(1, static_cast<int>(std::ceil(launches)));
 }
 
+// The rows of the gradient are sorted and added up; beside that a whole table of zeros is written.
+void size_table(const Operator& op, Sized& sized) {
+  sized.kernel = "scatter_embedding";
+  sized.at = {std::max(1.0, 2 * bytes_moved({sized.work, Moves::read}, op))};
+  sized.beside = bytes_moved({sized.work, Moves::written}, op);
+}
+
 void size_stream(const Operator& op, const OpKind& kind, Sized& sized) {
   const auto& tensors = op.outputs.empty() ? op.inputs : op.outputs;
   if (!tensors.empty()) sized.dtype = tensors.front().dtype;
@@ -220,9 +229,9 @@ void size_stream(const Operator& op, const OpKind& kind, Sized& sized) {
     sized.kernel = adam ? "update_adam" : kind.moves == Moves::read ? "update_norm" : "update";
     sized.kernels = update_launches(op, adam);
   }
-  if (has_word(op, "embedding_dense")) sized.kernel = "scatter_embedding";
   if (has_word(op, "cross_entropy_in_place")) sized.kernel = "loss_backward_in_place";
   sized.at = {std::max(1.0, bytes_moved(kind, op))};
+  if (has_word(op, "embedding_dense")) size_table(op, sized);
 }
 
 }  // namespace

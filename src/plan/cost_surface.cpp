@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace braid::plan {
 
-Surface::Surface(const Curve& curve, const Estimate& estimate) {
+Surface::Surface(const Curve& curve, Between between, const Estimate& estimate)
+    : between_(between) {
   for (const CurvePoint& point : curve.points) {
     const double guess = estimate(point.at);
     if (!(guess > 0) || !(point.seconds > 0)) continue;
@@ -16,25 +18,43 @@ Surface::Surface(const Curve& curve, const Estimate& estimate) {
     known.ratio = std::log(point.seconds / guess);
     known_.push_back(std::move(known));
   }
-  std::sort(known_.begin(), known_.end(),
-            [](const Known& a, const Known& b) { return a.at < b.at; });
 }
 
 double Surface::ratio(const std::vector<double>& at) const {
   if (known_.empty()) return 1;
   std::vector<double> logs;
   for (const double size : at) logs.push_back(std::log2(std::max(size, 1.0)));
-  return std::exp(logs.size() == 1 ? along_line(logs[0]) : among_nearest(logs));
+  if (between_ == Between::nearest) return std::exp(among_nearest(logs));
+  Some all;
+  for (const Known& known : known_) all.push_back(&known);
+  return std::exp(on_grid(all, logs, logs.size()));
 }
 
-double Surface::along_line(double at) const {
-  const auto above = std::lower_bound(known_.begin(), known_.end(), at,
-                                      [](const Known& k, double x) { return k.at[0] < x; });
-  if (above == known_.begin()) return known_.front().ratio;
-  if (above == known_.end()) return known_.back().ratio;
-  const Known &left = above[-1], &right = above[0];
-  const double part = (at - left.at[0]) / (right.at[0] - left.at[0]);
-  return left.ratio + part * (right.ratio - left.ratio);
+// Points of the nearest value below and of the nearest above, then the same with the size before.
+// Beyond the last value its own ratio is kept.
+double Surface::on_grid(const Some& points, const std::vector<double>& at, size_t sizes) {
+  if (sizes == 0) {
+    double sum = 0;
+    for (const Known* known : points) sum += known->ratio;
+    return sum / static_cast<double>(points.size());
+  }
+  const size_t size = sizes - 1;
+  constexpr double same = 1e-9, none = std::numeric_limits<double>::infinity();
+  double below = -none, above = none;
+  for (const Known* known : points) {
+    if (known->at[size] <= at[size] + same) below = std::max(below, known->at[size]);
+    if (known->at[size] >= at[size] - same) above = std::min(above, known->at[size]);
+  }
+  const auto of = [&](double value) {
+    Some some;
+    for (const Known* known : points)
+      if (std::abs(known->at[size] - value) < same) some.push_back(known);
+    return on_grid(some, at, size);
+  };
+  if (below == -none) return of(above);
+  if (above == none || above - below < same) return of(below);
+  const double part = (at[size] - below) / (above - below);
+  return (1 - part) * of(below) + part * of(above);
 }
 
 // The mean of the nearest points, each weighted by the inverse of the fourth power of its distance:

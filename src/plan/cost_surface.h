@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Measured times over times of the roofline, at any sizes: between the points that were measured.
 //
-//   Surface surface(curve, [&](const std::vector<double>& at) { return roofline.stream(at[0]); });
+//   Surface surface(curve, Between::grid,
+//                   [&](const std::vector<double>& at) { return roofline.stream(at[0]); });
 //   double seconds = surface.ratio({3e6}) * roofline.stream(3e6);
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -11,10 +13,16 @@
 
 namespace braid::plan {
 
+// How a value between points comes about.
+enum class Between : uint8_t {
+  grid,     // size by size from the last one on: the two values around it, linear in logarithms
+  nearest,  // of points that lie anywhere: the mean of the nearest
+};
+
 class Surface {
  public:
   using Estimate = std::function<double(const std::vector<double>&)>;
-  Surface(const Curve& curve, const Estimate& estimate);
+  Surface(const Curve& curve, Between between, const Estimate& estimate);
   double ratio(const std::vector<double>& at) const;  // 1 where it has no points
 
  private:
@@ -22,9 +30,11 @@ class Surface {
     std::vector<double> at;  // logarithms to the base 2
     double ratio = 0;        // its logarithm
   };
-  double along_line(double at) const;
+  using Some = std::vector<const Known*>;
+  static double on_grid(const Some& points, const std::vector<double>& at, size_t sizes);
   double among_nearest(const std::vector<double>& at) const;
-  std::vector<Known> known_;  // ascending where there is one size
+  Between between_;
+  std::vector<Known> known_;
 };
 
 }  // namespace braid::plan

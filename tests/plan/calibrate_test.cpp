@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "braid/plan/cost.h"
@@ -130,13 +131,27 @@ TEST(Calibrate, LinksComeBackFromTheTimesTheyMade) {
 
 TEST(Calibrate, ARatioIsKeptBeyondTheLastPointAndMeanBetweenTwo) {
   const plan::Curve curve{"copy", "fp32", {{{1024}, 2.0}, {{4096}, 8.0}}};
-  const plan::Surface surface(curve, [](const std::vector<double>& at) { return at[0] / 1024; });
+  const auto guess = [](const std::vector<double>& at) { return at[0] / 1024; };
+  const plan::Surface surface(curve, plan::Between::grid, guess);
   EXPECT_NEAR(surface.ratio({512}), 2, 1e-12);
   EXPECT_NEAR(surface.ratio({2048}), 2, 1e-12);
   EXPECT_NEAR(surface.ratio({1 << 20}), 2, 1e-12);
   const plan::Curve steep{"copy", "fp32", {{{1024}, 1.0}, {{4096}, 16.0}}};
-  const plan::Surface bent(steep, [](const std::vector<double>& at) { return at[0] / 1024; });
+  const plan::Surface bent(steep, plan::Between::grid, guess);
   EXPECT_NEAR(bent.ratio({2048}), 2, 1e-12);  // between 1 and 4, in logarithms
+}
+
+// Rows of another width are another kernel: a nearer number of them does not bring it closer.
+TEST(Calibrate, OnAGridEverySizeCountsForItself) {
+  const plan::Curve curve{
+      "norm", "fp32", {{{16, 64}, 1}, {{1024, 64}, 1}, {{16, 80}, 4}, {{1024, 80}, 16}}};
+  const auto one = [](const std::vector<double>&) { return 1.0; };
+  const plan::Surface surface(curve, plan::Between::grid, one);
+  EXPECT_NEAR(surface.ratio({128, 64}), 1, 1e-12);
+  EXPECT_NEAR(surface.ratio({128, 80}), 8, 1e-12);
+  EXPECT_NEAR(surface.ratio({128, std::sqrt(64.0 * 80)}), std::sqrt(8.0), 1e-12);
+  EXPECT_NEAR(surface.ratio({4, 20}), 1, 1e-12);
+  EXPECT_NEAR(surface.ratio({4096, 4096}), 16, 1e-12);
 }
 
 }  // namespace
