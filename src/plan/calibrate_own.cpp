@@ -194,15 +194,16 @@ Task attention_task(const std::string& dtype, const Heads& h, bool back) {
   task.flops = (back ? 10.0 : 4.0) * rows * static_cast<double>(h.tokens) * (h.causal ? 0.5 : 1.0);
   task.bytes = 8 * rows * static_cast<double>(c10::elementSize(type));
   task.prepare = [=](Pool& pool) -> Run {
-    // Heads of a token beside each other, as a layer gives them.
-    const auto of_tokens = [&] {
-      return pool.take({h.batch, h.tokens, heads, h.width}, type).transpose(1, 2).detach();
-    };
-    const std::vector<at::Tensor> qkv = {of_tokens(), of_tokens(), of_tokens()};
+    // q, k and v of a token beside each other, as a layer gives them.
+    const std::vector<at::Tensor> qkv =
+        pool.take({h.batch, h.tokens, 3, heads, h.width}, type).transpose(1, 3).unbind(2);
+    std::vector<at::Tensor> leaves;
+    for (const at::Tensor& x : qkv) leaves.push_back(x.detach());
     const auto forward = [=] {
-      return kernels::attention(qkv[0], qkv[1], qkv[2], {.causal = h.causal, .cudnn = h.cudnn});
+      return kernels::attention(leaves[0], leaves[1], leaves[2],
+                                {.causal = h.causal, .cudnn = h.cudnn});
     };
-    return run_or_back(forward, qkv, back);
+    return run_or_back(forward, leaves, back);
   };
   return task;
 }
@@ -217,7 +218,8 @@ Task window_task(const std::string& dtype, int64_t images, int64_t width, bool b
                static_cast<double>(c10::elementSize(type));
   task.prepare = [=](Pool& pool) -> Run {
     const at::Tensor qkv = pool.take({images, edge, edge, 3 * heads * width}, type).detach();
-    const at::Tensor table = pool.take({(2 * side - 1) * (2 * side - 1), heads}, type).detach();
+    const at::Tensor table =
+        pool.take({(2 * side - 1) * (2 * side - 1), heads}, sum_dtype(type)).detach();
     const auto forward = [=] { return kernels::window_attention(qkv, table, {.window = side}); };
     return run_or_back(forward, {qkv, table}, back);
   };

@@ -71,7 +71,14 @@ Task batched_task(const std::string& dtype, std::array<int64_t, 4> at, bool righ
 
 struct Window {
   int64_t batch, in, out, edge, kernel, stride;
+  bool last = false;  // channels are: tokens seen as an image
 };
+
+at::Tensor take_image(Pool& pool, const Window& w, int64_t channels, int64_t edge,
+                      c10::ScalarType type) {
+  if (!w.last) return pool.take({w.batch, channels, edge, edge}, type);
+  return pool.take({w.batch, edge, edge, channels}, type).permute({0, 3, 1, 2});
+}
 
 Task convolution_task(const std::string& dtype, Window w, bool backward) {
   Task task;
@@ -88,13 +95,13 @@ Task convolution_task(const std::string& dtype, Window w, bool backward) {
       static_cast<double>(w.batch * (w.in * w.edge * w.edge + w.out * out_edge * out_edge)) *
       static_cast<double>(c10::elementSize(type));
   task.prepare = [=](Pool& pool) -> std::function<void()> {
-    const at::Tensor x = pool.take({w.batch, w.in, w.edge, w.edge}, type);
+    const at::Tensor x = take_image(pool, w, w.in, w.edge, type);
     const at::Tensor weight = pool.take({w.out, w.in, w.kernel, w.kernel}, type);
     const at::Tensor bias = pool.take({w.out}, type);
     const std::vector<int64_t> strides(2, w.stride), pads(2, padding), one(2, 1), none(2, 0);
     if (!backward)
       return [=] { at::convolution(x, weight, bias, strides, pads, one, false, none, 1); };
-    const at::Tensor grad = pool.take({w.batch, w.out, out_edge, out_edge}, type);
+    const at::Tensor grad = take_image(pool, w, w.out, out_edge, type);
     return [=] {
       at::convolution_backward(grad, x, weight, std::vector<int64_t>{w.out}, strides, pads, one,
                                false, none, 1, {true, true, true});
@@ -129,11 +136,16 @@ void add_layers(const TaskOptions& options, const std::string& dtype, std::vecto
 
 void add_windows_of(const std::string& dtype, std::vector<Task>& tasks) {
   const std::vector<Window> windows = {
-      {4, 180, 180, 64, 3, 1}, {16, 180, 180, 64, 3, 1}, {16, 3, 180, 64, 3, 1},
-      {8, 96, 96, 128, 3, 1},  {16, 64, 256, 64, 3, 1},  {16, 64, 3, 128, 3, 1},
-      {4, 20, 384, 256, 8, 8}, {16, 20, 768, 256, 8, 8}, {8, 16, 1024, 256, 4, 4}};
-  for (const Window& window : windows)
-    for (const bool back : {false, true}) tasks.push_back(convolution_task(dtype, window, back));
+      {4, 180, 180, 64, 3, 1},  {16, 180, 180, 64, 3, 1}, {4, 192, 192, 64, 3, 1},
+      {16, 192, 192, 64, 3, 1}, {16, 3, 180, 64, 3, 1},   {8, 96, 96, 128, 3, 1},
+      {16, 64, 256, 64, 3, 1},  {16, 64, 3, 128, 3, 1},   {4, 20, 384, 256, 8, 8},
+      {16, 20, 768, 256, 8, 8}, {8, 16, 1024, 256, 4, 4}};
+  for (Window window : windows)
+    for (const bool last : {false, true}) {
+      window.last = last;
+      if (last && (window.stride > 1 || window.in < 16)) continue;
+      for (const bool back : {false, true}) tasks.push_back(convolution_task(dtype, window, back));
+    }
 }
 
 }  // namespace

@@ -98,12 +98,17 @@ void size_grouped(const Operator& op, Sized& sized) {
   sized.at = {groups, std::max(1.0, m), last_size(right), std::max(1.0, inner)};
 }
 
-// As a product: positions of the output, channels, and what a window holds.
+// As a product: positions of the output, channels, and what a window holds. Where channels are
+// last, and where they are no multiple of 16 bytes, other kernels run.
 void size_convolution(const Operator& op, Sized& sized) {
   const size_t first = sized.work == Work::convolution ? 0 : 1;
   const TensorShape& weight = op.inputs.at(first + 1);
   const TensorShape& out = sized.work == Work::convolution ? op.outputs.at(0) : op.inputs.at(0);
   const double channels = nth_size(out, 1);
+  const int loads =
+      std::min(loads_of(channels, out.dtype), loads_of(nth_size(weight, 1), out.dtype));
+  if (at_strided(op, first)) sized.kernel += "_last";
+  if (loads < 16) sized.kernel += fmt::format("_by{}", loads);
   sized.dtype = out.dtype;
   sized.at = {std::max(1.0, elements(out) / std::max(1.0, channels)), channels,
               std::max(1.0, elements(weight) / std::max(1.0, nth_size(weight, 0)))};
