@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // braid's own kernels, called as the models call them.
+#include <array>
+#include <cmath>
+#include <memory>
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
@@ -214,14 +218,20 @@ Task window_task(const std::string& dtype, int64_t images, int64_t width, bool b
   const Work work = back ? Work::attention_backward : Work::attention;
   Task task{.work = work, .dtype = type};
   task.name = fmt::format("{}_window", to_text(work));
-  task.bytes = (back ? 7.0 : 4.0) * product_of({images, edge, edge, heads, width}) *
+  task.bytes = (back ? 8.0 : 4.0) * product_of({images, edge, edge, heads, width}) *
                static_cast<double>(c10::elementSize(type));
+  // Every second block has its windows shifted.
+  const double scale = 1 / std::sqrt(static_cast<double>(width));
+  const std::array<kernels::WindowOptions, 2> blocks = {
+      kernels::WindowOptions{.window = side, .scale = scale},
+      kernels::shifted_windows(side, scale)};
   task.prepare = [=](Pool& pool) -> Run {
-    const at::Tensor qkv = pool.take({images, edge, edge, 3 * heads * width}, type).detach();
-    const at::Tensor table =
-        pool.take({(2 * side - 1) * (2 * side - 1), heads}, sum_dtype(type)).detach();
-    const auto forward = [=] { return kernels::window_attention(qkv, table, {.window = side}); };
-    return run_or_back(forward, {qkv, table}, back);
+    const at::Tensor qkv = pool.take({images, edge, edge, 3 * heads * width}, type),
+                     table = pool.take({(2 * side - 1) * (2 * side - 1), heads}, sum_dtype(type)),
+                     grad = pool.take({images, edge, edge, heads * width}, type);
+    const auto turn = std::make_shared<size_t>(0);
+    if (!back) return [=] { kernels::window_attention(qkv, table, blocks[(*turn)++ % 2]); };
+    return [=] { kernels::window_attention_grads(grad, qkv, table, blocks[(*turn)++ % 2]); };
   };
   return task;
 }

@@ -28,7 +28,7 @@ Task product_task(const std::string& dtype, Turned turned, int64_t m, int64_t n,
                inner = static_cast<double>(k);
   task.flops = 2 * rows * columns * inner;
   task.bytes = (rows * inner + inner * columns + rows * columns) * element;
-  task.prepare = [=](Pool& pool) -> std::function<void()> {
+  const auto make = [=](Pool& pool) -> std::function<void()> {
     const at::Tensor a =
         turned == Turned::left ? pool.take({k, m}, type).t() : pool.take({m, k}, type);
     const at::Tensor b =
@@ -37,6 +37,11 @@ Task product_task(const std::string& dtype, Turned turned, int64_t m, int64_t n,
     if (turned == Turned::left && pool.device().is_cuda() && c10::elementSize(type) == 2)
       return [a, b] { at::mm(a, b, c10::kFloat); };
     return [a, b] { at::mm(a, b); };
+  };
+  // Small factors are still in the cache where the kernel before wrote them, large ones are not.
+  constexpr double cached = 24e6;
+  task.prepare = [=, bytes = task.bytes](Pool& pool) {
+    return bytes < cached ? make(pool) : in_turn(pool, bytes, [&] { return make(pool); });
   };
   return task;
 }

@@ -202,7 +202,8 @@ std::string copy_kernel(const Operator& op) {
   if (ends_in(op, "::cat") || ends_in(op, "::stack")) return "copy_cat";
   const bool in_order = op.strided == 0 || ends_in(op, "::_to_copy");  // a cast keeps the order
   if (!in_order || has_word(op, "pixel")) return "copy_strided";
-  return is_mixed(op) && !has_word(op, "_backward") ? "copy_cast" : "copy";
+  const bool cast = is_mixed(op) && !has_word(op, "_backward") && !has_word(op, "_lanes");
+  return cast ? "copy_cast" : "copy";
 }
 
 // Chunks of 65,536 elements, 320 to a launch, of so many tensors as fit into its arguments. braid's

@@ -2,6 +2,7 @@
 #include "braid/train/measure.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "braid/core/accelerator.h"
 #include "braid/core/observe.h"
+#include "braid/core/rng.h"
 #include "braid/memory/instruments.h"
 #include "braid/train/evaluate.h"
 #include "braid/train/layout.h"
@@ -67,6 +69,25 @@ Ranks measured_ranks(const RunOptions& options, const MeasureOptions& how) {
   if (how.world == 1) return {};  // whatever the mesh: all of it in one process
   return dry_ranks(
       parallel::Mesh(options.mesh, how.world, how.rank, static_cast<int>(options.train.zero)));
+}
+
+// Tokens or classes of the model.
+int64_t classes_of(const nn::ModelOptions& model) {
+  if (model.name == nn::ModelName::gpt) return model.gpt.vocabulary;
+  return model.name == nn::ModelName::llama ? model.llama.vocabulary : model.mlp.outputs;
+}
+
+// Values as data has them. Zeros draw less power, and a loss relative to a target of zeros is none.
+void fill_batch(const data::Batch& batch, const RunOptions& options) {
+  const auto classes = static_cast<double>(classes_of(options.model));
+  const auto fill = [&](const at::Tensor& tensor, const char* name) {
+    const bool whole = !tensor.is_floating_point();
+    const at::Tensor values = at::empty(tensor.sizes(), tensor.options().dtype(c10::kFloat));
+    fill_uniform(values, random_key(1, name), whole ? 0 : -1, whole ? classes : 1);
+    tensor.copy_(whole ? values.floor().clamp_max_(classes - 1) : values);
+  };
+  fill(batch.input, "input");
+  fill(batch.target, "target");
 }
 
 class SegmentNames final : public SegmentRunner {
@@ -210,6 +231,7 @@ void watch_step(memory::Ledger& ledger, const RunOptions& options, MeasureOption
 
 std::vector<double> time_steps(const RunOptions& options, c10::Device device, int steps) {
   Rig rig(options, {.device = device, .dry = false, .batch_ahead = false});
+  fill_batch(rig.batch, options);
   const auto finish = [&] {
     if (device.is_cuda()) accelerator()->synchronize(device.index());
     return std::chrono::steady_clock::now();

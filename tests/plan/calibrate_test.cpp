@@ -91,6 +91,21 @@ TEST(Calibrate, MeasuredKernelsAreWhatTheModelLooksUp) {
   }
 }
 
+// Forward a sum in fp32, a branch and the result in 16 bits: 12 bytes a number, 3 rows of 16 bits.
+TEST(Calibrate, NormsAreAsManyRowsAsTheyMove) {
+  const memory::TensorShape wide{{512, 1024}, c10::kFloat}, half{{512, 1024}, c10::kBFloat16},
+      statistics{{512, 2}, c10::kFloat};
+  memory::Operator op;
+  op.name = "braid::layer_norm";
+  op.inputs = {wide, half};
+  op.outputs = {wide, half, statistics};
+  const plan::Sized sized = plan::sized_of(op);
+  EXPECT_EQ(sized.kernel, "norm");
+  EXPECT_EQ(sized.dtype, c10::kBFloat16);
+  EXPECT_NEAR(sized.at[0], 3 * 512, 2);
+  EXPECT_EQ(sized.at[1], 1024);
+}
+
 TEST(Calibrate, LaunchCostsComeBackFromTheStepsTheyMade) {
   std::vector<plan::LaunchRow> rows;
   for (const auto& [kernels, views] :

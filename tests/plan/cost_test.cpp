@@ -147,6 +147,10 @@ TEST(Cost, RowsThatAnIndexNamesAreAllThatIsRead) {
       out{{1000, 1024}, c10::kFloat};
   EXPECT_NEAR(model.cost(op_of("aten::embedding", {table, rows}, {out})).seconds,
               2e-6 + 2.0 * 1000 * 1024 * 4 / 0.5e12, 1e-9);
+  const plan::Sized back =
+      plan::sized_of(op_of("aten::embedding_dense_backward", {out, rows}, {table}));
+  EXPECT_EQ(back.at[0], 2.0 * (1000 * 1024 * 4 + 1000 * 8));
+  EXPECT_EQ(back.beside, 50000.0 * 1024 * 4);
 }
 
 TEST(Cost, CausalAttentionTakesHalf) {
