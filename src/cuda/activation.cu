@@ -155,22 +155,15 @@ at::Tensor gelu_grad(const at::Tensor& h, const at::Tensor& grad, bool tanh) {
   return dh;
 }
 
-// The sum, if it is asked for.
-template <class Map, int Out>
-at::Tensor map_gradient(const at::Tensor& h, const at::Tensor& grad,
-                        const std::array<at::Tensor, Out>& outputs,
-                        std::optional<c10::ScalarType> sum) {
-  if (sum) return map_and_sum<Map, 2, Out>({h, grad}, outputs, {}, *sum);
-  map_rows<Map, 2, Out>({h, grad}, outputs, {});
-  return {};
-}
-
 std::tuple<at::Tensor, at::Tensor> gelu_grad_(const at::Tensor& h, at::Tensor& grad, bool tanh,
-                                              bool again, std::optional<c10::ScalarType> dtype) {
-  if (!again) return {at::Tensor(), gelu_grad_into(h, grad, tanh, dtype)};
+                                              std::optional<c10::ScalarType> dtype) {
   at::Tensor y = same(h), sum;
   with_curve(h, tanh, [&](auto curve) {
-    sum = map_gradient<GeluGradAndValue<decltype(curve)>, 2>(h, grad, {y, grad}, dtype);
+    using Map = GeluGradAndValue<decltype(curve)>;
+    if (dtype)
+      sum = map_and_sum<Map, 2, 2>({h, grad}, {y, grad}, {}, *dtype);
+    else
+      map_rows<Map, 2, 2>({h, grad}, {y, grad}, {});
   });
   return {y, sum};
 }
@@ -189,12 +182,9 @@ std::tuple<at::Tensor, at::Tensor> swiglu_grad(const at::Tensor& gate, const at:
 }
 
 std::tuple<at::Tensor, at::Tensor> swiglu_grad_(const at::Tensor& gate, const at::Tensor& up,
-                                                at::Tensor& grad, bool again) {
-  at::Tensor y = again ? same(gate) : at::Tensor(), d_gate = same(gate);
-  if (again)
-    map_rows<SwigluGrad<true>, 3, 3>({gate, up, grad}, {d_gate, grad, y}, {});
-  else
-    map_rows<SwigluGrad<false>, 3, 2>({gate, up, grad}, {d_gate, grad}, {});
+                                                at::Tensor& grad) {
+  at::Tensor y = same(gate), d_gate = same(gate);
+  map_rows<SwigluGrad<true>, 3, 3>({gate, up, grad}, {d_gate, grad, y}, {});
   return {y, d_gate};
 }
 
@@ -211,15 +201,6 @@ TORCH_LIBRARY_IMPL(braid, CUDA, library) {
 
 void gelu_into(const at::Tensor& h, const at::Tensor& y, bool tanh) {
   with_curve(h, tanh, [&](auto curve) { map_rows<Gelu<decltype(curve)>, 1, 1>({h}, {y}, {}); });
-}
-
-at::Tensor gelu_grad_into(const at::Tensor& h, const at::Tensor& grad, bool tanh,
-                          std::optional<c10::ScalarType> sum) {
-  at::Tensor total;
-  with_curve(h, tanh, [&](auto curve) {
-    total = map_gradient<GeluGrad<decltype(curve)>, 1>(h, grad, {grad}, sum);
-  });
-  return total;
 }
 
 }  // namespace braid::cuda

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The sum of all rows (kernels/column_sum.h).
-#include "cuda/column_sum.h"
+#include "cuda/column_sums.cuh"
 
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
-
-#include "cuda/column_sums.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -41,8 +39,6 @@ __global__ void __launch_bounds__(sum_threads, 4)
   write_stretch(sum, held, plan, stretches);
 }
 
-}  // namespace
-
 at::Tensor column_sum(const at::Tensor& given, c10::ScalarType dtype) {
   const c10::cuda::CUDAGuard guard(given.device());
   const at::Tensor x = mapped_rows(given);
@@ -67,4 +63,5 @@ at::Tensor column_sum(const at::Tensor& given, c10::ScalarType dtype) {
 
 TORCH_LIBRARY_IMPL(braid, CUDA, library) { library.impl("column_sum", &column_sum); }
 
+}  // namespace
 }  // namespace braid::cuda

@@ -46,15 +46,6 @@ Added added_of(const Product& p) {
   return p.added.dim() == 1 ? Added::bias : Added::matrix;
 }
 
-// What the end of the product reads or writes besides.
-const at::Tensor& beside(const Product& p) { return p.before.defined() ? p.before : p.gelu_of; }
-
-cublasLtEpilogue_t end_of(const Product& p, Added added) {
-  if (p.before.defined()) return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-  if (p.gelu_of.defined()) return CUBLASLT_EPILOGUE_DGELU;
-  return added == Added::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-}
-
 bool in_place(const Product& p) {
   return p.added.defined() && p.added.const_data_ptr() == p.out.const_data_ptr();
 }
@@ -72,21 +63,20 @@ cudaDataType_t type_of(const at::Tensor& t) {
 }
 
 // What the choice depends on.
-using Key = std::tuple<std::array<int64_t, 8>, std::array<uint32_t, 5>, std::array<int, 7>>;
+using Key = std::tuple<std::array<int64_t, 8>, std::array<uint32_t, 5>, std::array<int, 6>>;
 
 Key key_of(const Product& p, Added added) {
   const Side left = *side_of(p.left), right = *side_of(p.right), out = *side_of(p.out);
   const int64_t lead = added == Added::matrix ? side_of(p.added)->lead : 0;
   const at::Tensor& other = added == Added::nothing ? p.out : p.added;
-  const at::Tensor& aside = beside(p);
+  const int64_t before = p.before.defined() ? side_of(p.before)->lead : 0;
   return {{p.left.size(0), p.right.size(1), p.left.size(1), left.lead, right.lead, out.lead, lead,
-           aside.defined() ? side_of(aside)->lead : 0},
+           before},
           {alignment_of(p.left), alignment_of(p.right), alignment_of(p.out), alignment_of(other),
-           aside.defined() ? alignment_of(aside) : 0},
+           p.before.defined() ? alignment_of(p.before) : 0},
           {p.left.get_device(), static_cast<int>(p.left.scalar_type()),
            static_cast<int>(p.out.scalar_type()), static_cast<int>(added),
-           static_cast<int>(left.by_rows), static_cast<int>(right.by_rows),
-           static_cast<int>(end_of(p, added))}};
+           static_cast<int>(left.by_rows), static_cast<int>(right.by_rows)}};
 }
 
 // Owners of cuBLASLt's descriptions.
@@ -140,7 +130,7 @@ class Described {
     layout(out_, p.out, p.out.size(1), p.out.size(0), side_of(p.out)->lead);
     const at::Tensor& c = added_ == Added::matrix ? p.added : p.out;
     layout(added_layout_, c, c.size(1), c.size(0), side_of(c)->lead);
-    add_end();
+    if (added_ == Added::bias) add_bias();
   }
 
   std::vector<cublasLtMatmulAlgo_t> algorithms(int most, size_t workspace) const {
@@ -174,16 +164,14 @@ class Described {
   }
 
  private:
-  void add_end() {
-    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, end_of(p_, added_));
-    if (added_ == Added::bias) {
-      set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p_.added.const_data_ptr());
-      set(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p_.added));
-    }
-    const at::Tensor& aside = beside(p_);
-    if (!aside.defined()) return;
-    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aside.data_ptr());
-    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, side_of(aside)->lead);
+  void add_bias() {
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE,
+        p_.before.defined() ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS);
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p_.added.const_data_ptr());
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p_.added));
+    if (!p_.before.defined()) return;
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p_.before.mutable_data_ptr());
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, side_of(p_.before)->lead);
   }
 
   const at::Tensor& c() const { return added_ == Added::matrix ? p_.added : p_.out; }
@@ -253,20 +241,16 @@ double flops_of(const Product& p) {
 
 // Each candidate writes the same result, so all may run.
 Choice fastest(const Product& p, const Described& described, const Workspace& workspace,
-               const OtherWay& other) {
+               const std::function<void()>& by_torch) {
   const std::vector<cublasLtMatmulAlgo_t> all = described.algorithms(offered, workspace.bytes);
   const Stopwatch watch;
   const int runs = std::clamp(static_cast<int>(2e11 / flops_of(p)), 1, 10);
-  const float torch_time = watch.time(other.by_torch, runs);
+  const float torch_time = watch.time(by_torch, runs);
   float least = torch_time * clearly;
   Choice best;
   for (const cublasLtMatmulAlgo_t& algorithm : all) {
     if (!described.run(algorithm, workspace)) continue;
-    const auto run = [&] {
-      described.run(algorithm, workspace);
-      if (other.finish) other.finish();
-    };
-    const float each = watch.time(run, runs);
+    const float each = watch.time([&] { described.run(algorithm, workspace); }, runs);
     if (each >= least) continue;
     least = each;
     best = algorithm;
@@ -298,14 +282,11 @@ std::optional<Choice> remembered(const Key& key) {
 }
 
 // Rows of whole 16 bytes, as cuBLASLt wants them.
-bool fits_beside(const Product& p) {
-  const at::Tensor& h = beside(p);
-  if (!h.defined()) return true;
-  const bool biased = p.added.defined() && p.added.dim() == 1;
-  if (p.before.defined() ? !biased : p.added.defined()) return false;
-  if (h.scalar_type() != p.out.scalar_type() || h.sizes() != p.out.sizes() ||
-      h.scalar_type() != p.left.scalar_type())
+bool fits_before(const Product& p) {
+  const at::Tensor& h = p.before;
+  if (!p.added.defined() || p.added.dim() != 1 || p.out.scalar_type() != p.left.scalar_type())
     return false;
+  if (h.scalar_type() != p.out.scalar_type() || h.sizes() != p.out.sizes()) return false;
   const std::optional<Side> side = side_of(h);
   return side && side->by_rows && side->lead % 8 == 0 && alignment_of(h) >= 16;
 }
@@ -319,7 +300,7 @@ bool fits(const Product& p) {
   if (p.left.dim() != 2 || p.right.dim() != 2 || p.out.dim() != 2) return false;
   if (flops_of(p) < worth_a_choice || !side_of(p.left) || !side_of(p.right)) return false;
   const std::optional<Side> out = side_of(p.out);
-  if (!out || !out->by_rows || !fits_beside(p)) return false;
+  if (!out || !out->by_rows || (p.before.defined() && !fits_before(p))) return false;
   if (!p.added.defined()) return true;
   if (p.added.dim() == 1)
     return p.added.scalar_type() == to && p.added.is_contiguous() && p.alpha == 1 && p.beta == 1 &&
@@ -330,27 +311,24 @@ bool fits(const Product& p) {
   return added && added->by_rows;
 }
 
-void compute(const Product& p, const OtherWay& other) {
-  const bool gelu = beside(p).defined();
-  if (gelu && at::globalContext().deterministicAlgorithms()) return other.by_torch();
+void compute(const Product& p, const std::function<void()>& by_torch) {
   // A sum into its own place cannot be run twice: it follows the plain product of that shape.
   const Key key = key_of(p, in_place(p) ? Added::nothing : added_of(p));
   std::optional<Choice> choice = remembered(key);
-  if (choice && !choice->has_value()) return other.by_torch();
+  if (choice && !choice->has_value()) return by_torch();
   const Described described(p);
   const Workspace workspace = workspace_here();
   if (!choice && may_measure(p)) {
-    choice = fastest(p, described, workspace, other);
+    choice = fastest(p, described, workspace, by_torch);
     const std::lock_guard lock(choices().mutex);
     choices().made.emplace(key, *choice);
   }
-  if (!choice && gelu) return other.by_torch();
+  if (!choice && p.before.defined()) return by_torch();
   if (!choice) {
     const auto first = described.algorithms(1, workspace.bytes);
     choice = first.empty() ? Choice() : Choice(first.front());
   }
-  if (!choice->has_value() || !described.run(**choice, workspace)) return other.by_torch();
-  if (other.finish) other.finish();
+  if (!choice->has_value() || !described.run(**choice, workspace)) by_torch();
 }
 
 }  // namespace braid::cuda

@@ -5,7 +5,7 @@
 //
 //   Product product{.left = a, .right = b, .out = out};
 //   if (!fits(product)) return at::cuda::mm_out(out, a, b);
-//   compute(product, {.by_torch = [&] { at::cuda::mm_out(out, a, b); }});
+//   compute(product, [&] { at::cuda::mm_out(out, a, b); });
 #pragma once
 #include <functional>
 
@@ -20,19 +20,13 @@ struct Product {
   double alpha = 1, beta = 1;
   // With a bias: where left right + bias goes, [m, n]. Then `out` is gelu_tanh of it.
   at::Tensor before = {};
-  // [m, n]: left right is the gradient of gelu_tanh there, `out` that of its input.
-  at::Tensor gelu_of = {};
-};
-
-struct OtherWay {
-  std::function<void()> by_torch;     // computes the same, and does what `finish` does
-  std::function<void()> finish = {};  // what is left to do after the product
 };
 
 // Whether it is worth a choice and cuBLASLt can take it as it lies in memory.
 bool fits(const Product& product);
-// Under deterministic algorithms nothing is timed: the heuristics' first algorithm is taken in
-// every run, with gelu torch's way; neither is while a graph is captured.
-void compute(const Product& product, const OtherWay& other);
+// `by_torch` computes the same. Under deterministic algorithms nothing is timed: the heuristics'
+// first algorithm is taken in every run, with `before` torch's way; neither is while a graph is
+// captured.
+void compute(const Product& product, const std::function<void()>& by_torch);
 
 }  // namespace braid::cuda

@@ -39,7 +39,7 @@ bool is_out(const Tensor& out, const Tensor& left, const Tensor& right) {
 void compute_or(const Product& p, const std::function<void()>& by_torch) {
   const c10::cuda::CUDAGuard guard(p.left.device());
   if (is_product(p.left, p.right) && is_out(p.out, p.left, p.right) && fits(p))
-    compute(p, {.by_torch = by_torch});
+    compute(p, by_torch);
   else
     by_torch();
 }

@@ -37,16 +37,15 @@ at::Tensor gelu_grad_cpu(const at::Tensor& h, const at::Tensor& grad, bool tanh)
   return at::gelu_backward_out(d_h, grad, h, curve_name(tanh));
 }
 
-TwoTensors gelu_grad_cpu_(const at::Tensor& h, at::Tensor& grad, bool tanh, bool again,
-                          SumDtype sum) {
+TwoTensors gelu_grad_cpu_(const at::Tensor& h, at::Tensor& grad, bool tanh, SumDtype sum) {
   at::gelu_backward_out(grad, grad, h, curve_name(tanh));
-  const at::Tensor value = again ? gelu_cpu(h, tanh) : at::Tensor();
+  const at::Tensor value = gelu_cpu(h, tanh);
   return {value, sum ? column_sum_cpu(as_rows(grad), *sum) : at::Tensor()};
 }
 
 // The scratch is that of column_sum.
-TwoTensors gelu_grad_meta_(const at::Tensor& h, at::Tensor& grad, bool, bool again, SumDtype sum) {
-  const at::Tensor value = again ? fresh_like(h) : at::Tensor();
+TwoTensors gelu_grad_meta_(const at::Tensor& h, at::Tensor& grad, bool, SumDtype sum) {
+  const at::Tensor value = fresh_like(h);
   return {value, sum ? column_sum_meta(as_rows(grad), *sum) : at::Tensor()};
 }
 
@@ -70,31 +69,23 @@ TwoTensors swiglu_grad_cpu(const at::Tensor& gate, const at::Tensor& up, const a
   return {d_gate, silu_cpu(gate).mul_(grad)};
 }
 
-TwoTensors swiglu_grad_cpu_(const at::Tensor& gate, const at::Tensor& up, at::Tensor& grad,
-                            bool again) {
+TwoTensors swiglu_grad_cpu_(const at::Tensor& gate, const at::Tensor& up, at::Tensor& grad) {
   const at::Tensor d_gate = gate_grad_cpu(gate, up, grad);
-  at::Tensor value = silu_cpu(gate);
+  const at::Tensor value = silu_cpu(gate);
   grad.mul_(value);
-  return {again ? value.mul_(up) : at::Tensor(), d_gate};
-}
-
-TwoTensors swiglu_grad_meta_(const at::Tensor& gate, const at::Tensor&, at::Tensor&, bool again) {
-  const at::Tensor value = again ? fresh_like(gate) : at::Tensor();
-  return {value, fresh_like(gate)};
+  return {value.mul_(up), d_gate};
 }
 
 TORCH_LIBRARY_FRAGMENT(braid, library) {
   library.def("gelu(Tensor h, bool tanh) -> Tensor");
   library.def("gelu_grad(Tensor h, Tensor grad, bool tanh) -> Tensor");
-  // The gradient in place, the activation again, and the sum over all rows of the gradient.
+  // The gradient in place, the activation, and the sum over all rows of the gradient.
   library.def(
-      "gelu_grad_(Tensor h, Tensor(a!) grad, bool tanh, bool again, ScalarType? sum)"
-      " -> (Tensor, Tensor)");
+      "gelu_grad_(Tensor h, Tensor(a!) grad, bool tanh, ScalarType? sum) -> (Tensor, Tensor)");
   library.def("swiglu(Tensor gate, Tensor up) -> Tensor");
   library.def("swiglu_grad(Tensor gate, Tensor up, Tensor grad) -> (Tensor, Tensor)");
-  // The gradient becomes that of `up`; the activation again and the gradient of the gate.
-  library.def(
-      "swiglu_grad_(Tensor gate, Tensor up, Tensor(a!) grad, bool again) -> (Tensor, Tensor)");
+  // The gradient becomes that of `up`; the activation and the gradient of the gate.
+  library.def("swiglu_grad_(Tensor gate, Tensor up, Tensor(a!) grad) -> (Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(braid, CPU, library) {
@@ -116,7 +107,9 @@ TORCH_LIBRARY_IMPL(braid, Meta, library) {
   library.impl("swiglu_grad", [](const at::Tensor& gate, const at::Tensor& up, const at::Tensor&) {
     return TwoTensors(fresh_like(gate), fresh_like(up));
   });
-  library.impl("swiglu_grad_", &swiglu_grad_meta_);
+  library.impl("swiglu_grad_", [](const at::Tensor& gate, const at::Tensor&, at::Tensor&) {
+    return TwoTensors(fresh_like(gate), fresh_like(gate));
+  });
 }
 
 template <class Signature>
@@ -192,20 +185,17 @@ at::Tensor activation_value(const Activated& input) {
 
 ActivationBack activation_back(const Activated& input, at::Tensor& grad, SumDtype sum) {
   if (input.kind == Activation::none) return {input.x, {}, {}};
-  const bool again = !input.value.defined();
   if (input.kind == Activation::swiglu) {
     static const auto op =
-        activation_op<TwoTensors(const at::Tensor&, const at::Tensor&, at::Tensor&, bool)>(
+        activation_op<TwoTensors(const at::Tensor&, const at::Tensor&, at::Tensor&)>(
             "braid::swiglu_grad_");
-    const auto [value, d_gate] = op.call(input.x, input.up, grad, again);
-    return {again ? value : input.value, d_gate, {}};
+    const auto [value, d_gate] = op.call(input.x, input.up, grad);
+    return {value, d_gate, {}};
   }
-  static const auto op =
-      activation_op<TwoTensors(const at::Tensor&, at::Tensor&, bool, bool, SumDtype)>(
-          "braid::gelu_grad_");
-  const auto [value, total] =
-      op.call(input.x, grad, input.kind == Activation::gelu_tanh, again, sum);
-  return {again ? value : input.value, {}, total};
+  static const auto op = activation_op<TwoTensors(const at::Tensor&, at::Tensor&, bool, SumDtype)>(
+      "braid::gelu_grad_");
+  const auto [value, total] = op.call(input.x, grad, input.kind == Activation::gelu_tanh, sum);
+  return {value, {}, total};
 }
 
 }  // namespace braid::kernels

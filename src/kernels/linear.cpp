@@ -111,14 +111,12 @@ class LinearsNode final : public SumTaker {
               std::shared_ptr<AgainNode::Waiting> again)
       : SumTaker(std::move(shapes)),
         kind_(input.kind),
-        keeps_(input.keep),
         joined_(used.joined),
         sizes_(input.x.sizes().vec()),
         again_(std::move(again)) {
     // Now, and not after the products: computed again, a block ends with what is kept last.
     if (again_ == nullptr) x_ = SavedVariable(input.x, /*is_output=*/false);
     if (kind_ == Activation::swiglu) up_ = SavedVariable(input.up, /*is_output=*/false);
-    if (keeps_) value_ = SavedVariable(input.value, /*is_output=*/false);
     for (const at::Tensor& weight : used.weights) weights_.emplace_back(weight, false);
   }
 
@@ -127,7 +125,6 @@ class LinearsNode final : public SumTaker {
   void release_variables() override {
     x_.reset_data();
     up_.reset_data();
-    value_.reset_data();
     for (SavedVariable& weight : weights_) weight.reset_data();
   }
 
@@ -155,29 +152,18 @@ class LinearsNode final : public SumTaker {
   }
 
  private:
-  // The gradient of what was multiplied goes on to what it was computed of; the value, too, once
-  // more if it was not kept.
+  // The gradient of what was multiplied goes on to what it was computed of; the value once more.
   at::Tensor through_activation(const variable_list& rows, variable_list& result) {
-    Activated input(kind_, x_.unpack(), kind_ == Activation::swiglu ? up_.unpack() : at::Tensor());
-    if (keeps_) input.value = value_.unpack();
+    const Activated input(kind_, x_.unpack(),
+                          kind_ == Activation::swiglu ? up_.unpack() : at::Tensor());
     if (!task_should_compute_output(0) && !task_should_compute_output(1))
       return activation_value(input);
-    if (ends_in_gelu(rows, input)) {
-      result[0] = gelu_linear_back_to(next_edge(0), rows[0], weights_[0].unpack(), input.x);
-      return input.value;
-    }
     at::Tensor back = gradient_of_value(rows, input.x);
     if (!back.defined()) return {};  // no output was used
     const ActivationBack behind = activation_back_to(next_edge(0), input, back);
     result[0] = kind_ == Activation::swiglu ? behind.d_gate : back;
     if (kind_ == Activation::swiglu) result[1] = back;
     return behind.value;
-  }
-
-  // Whether the gradient of the value is wanted for that of gelu_tanh alone.
-  bool ends_in_gelu(const variable_list& rows, const Activated& input) const {
-    return keeps_ && kind_ == Activation::gelu_tanh && weights_.size() == 1 && !joined_ &&
-           rows[0].defined() && input.x.is_contiguous();
   }
 
   at::Tensor gradient_of_value(const variable_list& rows, const at::Tensor& x) {
@@ -203,11 +189,10 @@ class LinearsNode final : public SumTaker {
   }
 
   Activation kind_;
-  bool keeps_;  // the value beside what it is computed of
   bool joined_;
   std::vector<int64_t> sizes_;  // of x
   std::shared_ptr<AgainNode::Waiting> again_;
-  SavedVariable x_, up_, value_;
+  SavedVariable x_, up_;
   std::vector<SavedVariable> weights_;
 };
 
@@ -234,14 +219,6 @@ std::vector<LinearWeights> biases_of(std::vector<LinearWeights> layers) {
   return layers;
 }
 
-// What is to be kept, now.
-Activated with_value(Activated input, bool graph) {
-  const at::NoGradGuard no_grad;
-  input.keep = input.keep && graph && input.kind != Activation::none;
-  if (input.keep) input.value = activation_value(input);
-  return input;
-}
-
 // What rows are made of without a copy.
 Activated in_one_piece(Activated input) {
   const auto piece = [](const at::Tensor& x) {
@@ -257,9 +234,8 @@ std::vector<at::Tensor> linears_with(Activated given, const std::vector<LinearWe
   const bool graph = torch::autograd::compute_requires_grad(inputs_of(given, layers));
   const auto& later = options.later;
   if (graph && later != nullptr && later->active()) return late_linears(given, layers, later);
-  if (options.fp8 != Fp8::off)
-    return fp8_linears(in_one_piece(std::move(given)), layers, options.fp8, graph);
-  const Activated input = with_value(in_one_piece(std::move(given)), graph);
+  const Activated input = in_one_piece(std::move(given));
+  if (options.fp8 != Fp8::off) return fp8_linears(input, layers, options.fp8, graph);
   const CastWeights used = cast_weights(layers, input.x.scalar_type());
   const std::vector<LayerShape> shapes = shapes_of(layers);
   if (!graph) return products(activation_value(input), used, shapes, gelu);

@@ -2,7 +2,6 @@
 // What the nodes of linear layers share (linear.cpp, linear_fp8.cpp).
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include <torch/csrc/autograd/function.h>
@@ -33,14 +32,6 @@ struct LinearGelu {
   at::Tensor h, value;
 };
 LinearGelu linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
-
-// y = gelu_tanh(h) weight^T, grad [rows, out] of y, weight [out, in], h [rows, in] -> the gradient
-// of h, and the sum over all its rows if asked for.
-struct GeluLinearGrad {
-  at::Tensor d_h, sum;
-};
-GeluLinearGrad gelu_linear_grad(const at::Tensor& grad, const at::Tensor& weight,
-                                const at::Tensor& h, std::optional<c10::ScalarType> sum);
 
 // The dtype of what is multiplied is bf16. `graph`: a backward pass may follow.
 std::vector<at::Tensor> fp8_linears(const Activated& input,

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/sum_taker.h"
 
-#include <optional>
 #include <utility>
-
-#include "kernels/linear_gradients.h"
 
 namespace braid::kernels {
 
@@ -39,16 +36,6 @@ ActivationBack activation_back_to(const torch::autograd::Edge& edge, const Activ
   ActivationBack back = activation_back(input, grad, taker->sum_dtype());
   taker->give_sum(grad, back.sum);
   return back;
-}
-
-at::Tensor gelu_linear_back_to(const torch::autograd::Edge& edge, const at::Tensor& grad,
-                               const at::Tensor& weight, const at::Tensor& h) {
-  SumTaker* taker = SumTaker::behind(edge);
-  const auto sum = taker != nullptr ? std::optional(taker->sum_dtype()) : std::nullopt;
-  const GeluLinearGrad back = gelu_linear_grad(grad, weight, as_rows(h), sum);
-  const at::Tensor d_h = back.d_h.view(h.sizes());
-  if (taker != nullptr) taker->give_sum(d_h, back.sum);
-  return d_h;
 }
 
 }  // namespace braid::kernels

@@ -43,9 +43,5 @@ class SumTaker : public torch::autograd::Node {
 // As activation_back; the node behind the edge, to which `grad` goes, is given its sum.
 ActivationBack activation_back_to(const torch::autograd::Edge& edge, const Activated& input,
                                   at::Tensor& grad);
-// The gradient of h [.., in], whose gelu_tanh one layer took, from that of the layer's output; the
-// node behind the edge is given its sum.
-at::Tensor gelu_linear_back_to(const torch::autograd::Edge& edge, const at::Tensor& grad,
-                               const at::Tensor& weight, const at::Tensor& h);
 
 }  // namespace braid::kernels

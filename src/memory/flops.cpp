@@ -106,7 +106,6 @@ double window_products(const Sizes& qkv, const Sizes& table) {
 
 double own_flops(const OperatorCall& call) {  // braid's kernels
   if (call.name == "braid::linear_gelu") return linear_product(call);
-  if (call.name == "braid::gelu_linear_grad") return plain_product(call);
   if (call.name == "braid::attention") return attention_forward(call);
   if (call.name == "braid::attention_grad") return attention_backward(call);
   if (call.name == "braid::window_attention")

@@ -23,10 +23,6 @@ void describe(Fields& fields, MemoryOptions& o) {
                "square root of their number",
                {.at_least = 0});
   fields.field("budget", o.budget, "recompute budget: most bytes at the peak of a step");
-  fields.field("keep_activations", o.keep_activations,
-               "MLPs keep what comes out of GELU and SwiGLU, too, instead of computing it again "
-               "from what goes in: one tensor of the MLP's hidden width a block more, and in 16 "
-               "bits GPT's gradient of GELU may come out of the product before it");
   fields.field("offload", o.offload,
                "what lies on the host: optimizer (states and update), parameters (of zero 3), "
                "activations",

@@ -174,7 +174,6 @@ at::Tensor Linear::forward(kernels::Activated x) const {
   if (as_reference()) return forward_as_reference(cast(kernels::activated(x)));
   for (at::Tensor* each : {&x.x, &x.up, &x.value})
     if (each->defined()) *each = cast(*each);
-  x.keep = scope().build.keep_activations;
   if (split_ != Split::rows)
     return kernels::linears(std::move(x), {weights()}, {.later = layout().later, .fp8 = fp8()})[0];
   parallel::SplitAxis axis = split_axis();

@@ -279,7 +279,6 @@ const Table& braid_kinds() {
       {"rms_norm_grad", {Work::norm_backward, Moves::all, 2}},
       {"keep_part", {Work::mask, Moves::written, 1}},
       {"linear_gelu", {Work::gemm, Moves::all, 1}},
-      {"gelu_linear_grad", {Work::gemm, Moves::all, 2}},
       {"gelu", {Work::pointwise, Moves::all, 1}},
       {"gelu_grad", {Work::pointwise, Moves::all, 1}},
       {"gelu_grad_", {Work::pointwise, Moves::last_too, 1}},

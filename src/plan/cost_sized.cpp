@@ -76,8 +76,6 @@ void size_product(const Operator& op, Sized& sized) {
   if (loads < 16) sized.kernel += fmt::format("_by{}", loads);
   sized.at = {m, n, k};
   if (gelu) sized.beside = static_cast<double>(op.outputs.back().bytes());
-  if (ends_in(op, "::gelu_linear_grad"))  // h, and the gradient once more for its sum
-    sized.beside = 2 * static_cast<double>(op.outputs.front().bytes());
 }
 
 // Rows of all groups together are on one side; each group meets its own matrix. Without knowing

@@ -11,10 +11,10 @@ using HistoryWhat = memory::HistoryEvent::What;
 
 // Operators that ask for a handle of cuBLAS.
 bool is_product(const std::string& op) {
-  static const std::set<std::string> products = {"aten::mm",           "aten::addmm",
-                                                 "aten::bmm",          "aten::baddbmm",
-                                                 "aten::addmv",        "aten::_addmm_activation",
-                                                 "braid::linear_gelu", "braid::gelu_linear_grad"};
+  static const std::set<std::string> products = {"aten::mm",          "aten::addmm",
+                                                 "aten::bmm",         "aten::baddbmm",
+                                                 "aten::addmv",       "aten::_addmm_activation",
+                                                 "braid::linear_gelu"};
   return products.contains(op);
 }
 

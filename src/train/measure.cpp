@@ -114,8 +114,7 @@ Rig::Rig(const RunOptions& given, const MeasureOptions& how)
            .dry_params = options.train.zero == 3 && (ranks.mesh.size(parallel::Axis::shard) > 1 ||
                                                      options.memory.offloads("parameters")),
            .layout = layout_of(options, ranks),
-           .pack_masks = options.memory.pack_masks,
-           .keep_activations = options.memory.keep_activations})),
+           .pack_masks = options.memory.pack_masks})),
       parts(*model, options, how.device, ranks),
       batch(empty_batch(options, local_batch_of(options.train, ranks.mesh.batch_ranks()),
                         how.device)) {

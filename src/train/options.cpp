@@ -35,10 +35,6 @@ void check_fp8(const RunOptions& options) {
                        .why = "there the products of linear layers are cut up, and are in bf16",
                        .fix = fix + " or train.fp8=off"});
   };
-  if (options.memory.keep_activations)
-    throw ConfigError({.what = "train.fp8 beside memory.keep_activations",
-                       .why = "of an activation these products keep its 8-bit codes' scale alone",
-                       .fix = "set memory.keep_activations=false or train.fp8=off"});
   if (how.overlap > 1)
     refuse(fmt::format("parallel.overlap = {}", how.overlap), "set parallel.overlap=1");
   if (how.regather) refuse("parallel.regather", "set parallel.regather=false");

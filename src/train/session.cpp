@@ -157,8 +157,7 @@ std::unique_ptr<nn::Model> model_of(const RunOptions& options, const Ranks& rank
                                         .device = device_of(options.train, ranks.gpu),
                                         .dry_params = dry,
                                         .layout = layout_of(options, ranks),
-                                        .pack_masks = options.memory.pack_masks,
-                                        .keep_activations = options.memory.keep_activations});
+                                        .pack_masks = options.memory.pack_masks});
 }
 
 // Weights that lie on the host are made there, piece by piece.

@@ -42,18 +42,6 @@ TEST_P(DryEqualsReal, OperatorByOperator) {
   EXPECT_EQ(dry.size(), real.size());
 }
 
-// What is kept besides is the activation of each MLP, and the dry run sees it.
-TEST_P(DryEqualsReal, WithActivationsKept) {
-  train::RunOptions run = test::small_run(GetParam().model, GetParam().precision);
-  run.memory.keep_activations = true;
-  test::expect_dry_is_real(run);
-  const memory::OperatorLog log = train::log_step(run);
-  const bool behind_product =
-      std::any_of(log.operators().begin(), log.operators().end(),
-                  [](const auto& op) { return op.name == "braid::gelu_linear_grad"; });
-  EXPECT_EQ(behind_product, GetParam().model == nn::ModelName::gpt);
-}
-
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto model : {nn::ModelName::mlp, nn::ModelName::vit, nn::ModelName::swinir,

@@ -81,11 +81,11 @@ TEST(LinearGelu, TheValueRidesAlongAndIsNotKept) {
   EXPECT_TRUE(h.value.equal(at::gelu(h.x.detach(), "tanh")));
   EXPECT_TRUE(h.x.requires_grad());
   EXPECT_FALSE(h.value.requires_grad());
-  const size_t holders = h.value.use_count();
+  const size_t holders = h.value.storage().use_count();
   const at::Tensor once = linears(h, {{in[3].t(), in[4]}})[0],
                    twice = linears(h, {{in[3].t(), in[4]}})[0];
   EXPECT_TRUE(once.equal(twice));
-  EXPECT_EQ(h.value.use_count(), holders);
+  EXPECT_EQ(h.value.storage().use_count(), holders);
   const Tensors both = torch::autograd::grad({once.add(twice).sum()}, {in[1]}),
                 one = torch::autograd::grad(
                     {linears({Activation::gelu_tanh, linears(in[0], {{in[1].t(), in[2]}})[0]},
@@ -94,59 +94,6 @@ TEST(LinearGelu, TheValueRidesAlongAndIsNotKept) {
                     {in[1]});
   EXPECT_TRUE(both[0].allclose(one[0].mul(2), 2e-2, 1e-2));
   EXPECT_TRUE(activated(h).requires_grad());
-}
-
-// y, and gradients of all inputs, of two layers with an activation between them.
-Tensors results_with(const Tensors& in, Activation kind, bool keep) {
-  const bool gated = kind == Activation::swiglu;
-  const at::Tensor h = linears(in[0], {{in[1], in[2]}})[0];
-  Activated between(kind, h, gated ? linears(in[0], {{in[1].neg()}})[0] : at::Tensor());
-  between.keep = keep;
-  const at::Tensor y = linears(between, {{in[3], in[4]}})[0];
-  Tensors all = torch::autograd::grad({y}, in, {drawn(y.sizes(), 2, "dy").to(y.scalar_type())});
-  all.push_back(y);
-  return all;
-}
-
-TEST(LinearGelu, AKeptActivationGivesTheSameBits) {
-  for (const auto kind : {Activation::gelu, Activation::gelu_tanh, Activation::swiglu})
-    for (const auto compute : {c10::kBFloat16, c10::kFloat, c10::kDouble}) {
-      const auto param = compute == c10::kBFloat16 ? c10::kFloat : compute;
-      const Tensors in = two_layers(compute, param, false);
-      const Tensors got = results_with(in, kind, true), wanted = results_with(in, kind, false);
-      for (size_t i = 0; i < got.size(); ++i)
-        EXPECT_TRUE(got[i].equal(wanted[i])) << i << " of " << static_cast<int>(kind);
-    }
-}
-
-TEST(LinearGelu, TheGradientOfGeluBehindAProductIsTheFormula) {
-  const at::Tensor grad = drawn({7, 5}, 1, "dy"), h = drawn({7, 6}, 1, "h").requires_grad_();
-  for (const at::Tensor& w : {drawn({5, 6}, 1, "w"), drawn({6, 5}, 1, "w").t()}) {
-    const auto op = c10::Dispatcher::singleton()
-                        .findSchemaOrThrow("braid::gelu_linear_grad", "")
-                        .typed<std::tuple<at::Tensor, at::Tensor>(
-                            const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                            std::optional<c10::ScalarType>)>();
-    const auto [d_h, sum] = op.call(grad, w, h.detach(), c10::kDouble);
-    const at::Tensor wanted =
-        torch::autograd::grad({at::linear(at::gelu(h, "tanh"), w)}, {h}, {grad})[0];
-    EXPECT_TRUE(d_h.allclose(wanted, 1e-13, 1e-14));
-    EXPECT_TRUE(sum.allclose(wanted.sum(0), 1e-13, 1e-14));
-    EXPECT_FALSE(std::get<1>(op.call(grad, w, h.detach(), {})).defined());
-  }
-}
-
-TEST(LinearGelu, AKeptActivationIsKept) {
-  const Tensors in = two_layers(c10::kBFloat16, c10::kFloat, true);
-  Activated h = linear_to(in[0], {in[1].t(), in[2]}, Activation::gelu_tanh);
-  h.keep = true;
-  const size_t holders = h.value.use_count();
-  const at::Tensor y = linears(h, {{in[3].t(), in[4]}})[0];
-  EXPECT_GT(h.value.use_count(), holders);
-  const at::NoGradGuard no_grad;
-  const size_t before = h.value.use_count();
-  EXPECT_TRUE(linears(h, {{in[3].t(), in[4]}})[0].equal(y));
-  EXPECT_EQ(h.value.use_count(), before);
 }
 
 TEST(LinearGelu, WithoutAGraph) {

@@ -95,10 +95,6 @@ TEST(Cost, AnActivationOutOfAProductCostsItsBytes) {
   memory::Operator turned = op_of("braid::linear_gelu", {x, w, b}, {h, h});
   turned.strided = 2;  // the weight is stored [in, out]
   EXPECT_NEAR(model.cost(turned).seconds, both.seconds, 1e-9);
-  const memory::TensorShape dy{{8192, 4096}, c10::kBFloat16}, v{{4096, 2048}, c10::kBFloat16};
-  const plan::OpCost back = model.cost(op_of("braid::gelu_linear_grad", {dy, v, h}, {h, b}));
-  const double product = model.cost(op_of("aten::mm", {dy, v}, {h})).seconds;
-  EXPECT_NEAR(back.seconds, product + 2 * 2.0 * 8192 * 2048 / 0.5e12, 1e-9);
 }
 
 TEST(Cost, WavesOfTilesRoundUp) {

@@ -47,8 +47,6 @@ inline const std::map<std::string, std::string>& cpu_scratch() {
       {"aten::embedding_dense_backward", strides},
       {"aten::sum", threads},
       {"braid::linear_gelu", packs},
-      {"braid::gelu_linear_grad", packs},
-      {"braid::swiglu_grad_", "silu(gate) is written down before it is multiplied"},
       {"aten::addmm", packs},
       {"aten::addmm_", packs},
       {"aten::mm", packs},

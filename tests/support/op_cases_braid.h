@@ -85,16 +85,6 @@ inline std::vector<OpCase> braid_cases() {
             {{{{2, 3, 8}, b16}, {{16, 8}, b16}, {{16}, b16}, {{8, 16}, b16}},
              {{{6, 8}, b16}, {{16, 8}}, {{16}}, {{8, 16}}},
              {{{6, 8}}, {{16, 8}}, {{16}}, {{8, 16}}}});
-  for (const auto kind : {kernels::Activation::gelu, kernels::Activation::gelu_tanh})
-    add_cases(cases, kind == kernels::Activation::gelu ? "kept_gelu" : "kept_gelu_tanh",
-              [=](Tensors& x) {
-                auto h = kernels::linear_to(x[0], {x[1], x[2]}, kind);
-                h.keep = true;
-                return kernels::linears(h, {{x[3]}});
-              },
-              {{{{2, 3, 8}, b16}, {{16, 8}, b16}, {{16}, b16}, {{8, 16}, b16}},
-               {{{6, 8}, b16}, {{16, 8}}, {{16}}, {{8, 16}}},
-               {{{6, 8}}, {{16, 8}}, {{16}}, {{8, 16}}}});
   const OpInput table = {{5, 4}, f32, Layout::contiguous, false};
   add_cases(cases, "rotary",
             [](Tensors& x) {

@@ -2,7 +2,6 @@
 // Training with values that wait on the host or in fewer bits, against training without.
 #include <gtest/gtest.h>
 
-#include "braid/core/error.h"
 #include "train/run.h"
 
 namespace braid::train {
@@ -61,32 +60,6 @@ TEST(StashedTraining, PackedRelusToo) {
   const Trained packed = trained(mlp_run, {"train.steps=4", "memory.pack_masks=true"});
   EXPECT_EQ(packed.losses, plain.losses);
   expect_same_bits(packed.weights, plain.weights);
-}
-
-TEST(StashedTraining, KeptActivationsChangeNoBit) {
-  for (const std::string precision : {"fp32", "bf16"})
-    for (const std::string again : {"none", "blocks", "matmuls"}) {
-      SCOPED_TRACE(precision + " " + again);
-      const std::vector<std::string> sets = {"train.precision=" + precision,
-                                             "memory.recompute=" + again};
-      std::vector<std::string> kept = sets;
-      kept.push_back("memory.keep_activations=true");
-      const Trained plain = gpt_trained(sets), more = gpt_trained(kept);
-      EXPECT_EQ(more.losses, plain.losses);
-      expect_same_bits(more.weights, plain.weights);
-    }
-}
-
-TEST(StashedTraining, KeptActivationsAreRefusedBesideFp8) {
-  try {
-    run_of(gpt_run, {"train.precision=bf16", "train.fp8=tensor", "memory.keep_activations=true"});
-    FAIL() << "accepted";
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "braid: train.fp8 beside memory.keep_activations\n"
-                 "  why: of an activation these products keep its 8-bit codes' scale alone\n"
-                 "  fix: set memory.keep_activations=false or train.fp8=off");
-  }
 }
 
 TEST(StashedTraining, RoundedValuesTrainAsWell) {

@@ -29,17 +29,16 @@ struct Activated {
   Activation kind = Activation::none;
   at::Tensor x;   // or the gate of swiglu
   at::Tensor up;  // of swiglu alone
-  // The activation, where the kernel that made x gave it on the way (kernels/linear.h): it is used,
-  // and gradients go to x.
+  // The activation, where the kernel that made x gave it on the way (kernels/linear.h): it is used
+  // and not kept, and gradients go to x.
   at::Tensor value = {};
-  bool keep = false;  // the layer keeps the activation, too, and does not compute it again
 };
 
 at::Tensor activated(const Activated& input);
 
 // Without a graph. `grad` of the activation becomes that of its x (of `up` for swiglu) in place.
 struct ActivationBack {
-  at::Tensor value;   // the activation: that of the input, or once more
+  at::Tensor value;   // the activation once more
   at::Tensor d_gate;  // of swiglu alone
   at::Tensor sum;     // of gelu, if asked for: over all rows of the new `grad`
 };

@@ -25,7 +25,6 @@ struct MemoryOptions {
   Again recompute = Again::none;
   int64_t segment = 1;  // recompute blocks: blocks of a segment; 0: the square root of their number
   Bytes budget = {};    // recompute budget: peak of a step
-  bool keep_activations = false;           // GELU and SwiGLU beside what they are computed of
   std::map<std::string, Again> plan = {};  // not a key: what the budget came to, block by block
   std::vector<std::string> offload = {};   // of optimizer, parameters, activations
   int64_t delay = 0;  // offload optimizer: from this step on updates come one step late; 0: never

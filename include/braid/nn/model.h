@@ -70,7 +70,6 @@ struct Build {
                                    // one fills it by Model::initial()
   Layout layout = {};              // over which ranks the model is spread
   bool pack_masks = false;         // ReLUs keep a bit an element for the backward pass
-  bool keep_activations = false;   // MLPs keep GELU and SwiGLU for the backward pass, too
   Kernels kernels = Kernels::braid;
 };
 
