@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // braid::linear_gelu: by one product with the activation at its end, or by a product and a pass
 // over its result, whichever is faster.
-#include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
@@ -32,7 +31,7 @@ std::tuple<Tensor, Tensor> linear_gelu(const Tensor& x, const Tensor& weight, co
     gelu_into(h, value, /*tanh=*/true);
   };
   const Product product{.left = x, .right = right, .out = value, .added = bias, .before = h};
-  if (products_are_tuned() && !at::globalContext().deterministicAlgorithms() && fits(product))
+  if (products_are_tuned() && fits(product))
     compute(product, in_two_passes);
   else
     in_two_passes();

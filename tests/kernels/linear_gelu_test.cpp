@@ -81,11 +81,11 @@ TEST(LinearGelu, TheValueRidesAlongAndIsNotKept) {
   EXPECT_TRUE(h.value.equal(at::gelu(h.x.detach(), "tanh")));
   EXPECT_TRUE(h.x.requires_grad());
   EXPECT_FALSE(h.value.requires_grad());
-  const size_t holders = h.value.storage().use_count();
+  const size_t holders = h.value.use_count();
   const at::Tensor once = linears(h, {{in[3].t(), in[4]}})[0],
                    twice = linears(h, {{in[3].t(), in[4]}})[0];
   EXPECT_TRUE(once.equal(twice));
-  EXPECT_EQ(h.value.storage().use_count(), holders);
+  EXPECT_EQ(h.value.use_count(), holders);
   const Tensors both = torch::autograd::grad({once.add(twice).sum()}, {in[1]}),
                 one = torch::autograd::grad(
                     {linears({Activation::gelu_tanh, linears(in[0], {{in[1].t(), in[2]}})[0]},
