@@ -24,8 +24,12 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+// Addresses are of shared memory; so is `to`.
+__device__ inline void copy_16_bytes(uint32_t address, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+}
 __device__ inline void copy_16_bytes(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+  copy_16_bytes(shared_address(to), from);
 }
 __device__ inline void copy_4_bytes(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from));
@@ -36,18 +40,20 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending));
 }
 
-__device__ inline Tile<4> load_tiles(const void* row) {
+__device__ inline Tile<4> tiles_at(uint32_t address) {
   Tile<4> t;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(t.x[0]), "=r"(t.x[1]), "=r"(t.x[2]), "=r"(t.x[3])
-               : "r"(shared_address(row)));
+               : "r"(address)
+               : "memory");
   return t;
 }
-__device__ inline Tile<4> load_tiles_turned(const void* row) {
+__device__ inline Tile<4> turned_tiles_at(uint32_t address) {
   Tile<4> t;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(t.x[0]), "=r"(t.x[1]), "=r"(t.x[2]), "=r"(t.x[3])
-               : "r"(shared_address(row)));
+               : "r"(address)
+               : "memory");
   return t;
 }
 
@@ -55,26 +61,28 @@ __device__ inline Tile<4> load_tiles_turned(const void* row) {
 template <class T>
 __device__ Tile<4> load_a(const T* from, int pitch, int m, int k) {
   const int lane = threadIdx.x % 32;
-  return load_tiles(from + (m + lane % 16) * pitch + k + lane / 16 * 8);
+  return tiles_at(shared_address(from + (m + lane % 16) * pitch + k + lane / 16 * 8));
 }
 // a [16, 16] from its transpose: row-major [k, m].
 template <class T>
 __device__ Tile<4> load_a_turned(const T* from, int pitch, int m, int k) {
   const int lane = threadIdx.x % 32;
-  return load_tiles_turned(from + (k + lane % 8 + lane / 16 * 8) * pitch + m + lane / 8 % 2 * 8);
+  return turned_tiles_at(
+      shared_address(from + (k + lane % 8 + lane / 16 * 8) * pitch + m + lane / 8 % 2 * 8));
 }
 // b [16, 16] (two tiles of 8 columns: x[0], x[1] and x[2], x[3]) from its transpose: row-major
 // [n, k].
 template <class T>
 __device__ Tile<4> load_b_turned(const T* from, int pitch, int k, int n) {
   const int lane = threadIdx.x % 32;
-  return load_tiles(from + (n + lane % 8 + lane / 16 * 8) * pitch + k + lane / 8 % 2 * 8);
+  return tiles_at(
+      shared_address(from + (n + lane % 8 + lane / 16 * 8) * pitch + k + lane / 8 % 2 * 8));
 }
 // The same from row-major [k, n].
 template <class T>
 __device__ Tile<4> load_b(const T* from, int pitch, int k, int n) {
   const int lane = threadIdx.x % 32;
-  return load_tiles_turned(from + (k + lane % 16) * pitch + n + lane / 16 * 8);
+  return turned_tiles_at(shared_address(from + (k + lane % 16) * pitch + n + lane / 16 * 8));
 }
 
 template <class T>

@@ -29,22 +29,6 @@ __device__ LaneAt lane_at() {
           row * 64 + ((lane % 4 ^ row / 2) << 4), row * 64 + (row / 2 << 4) + lane % 4 * 4};
 }
 
-__device__ Tile<4> tiles_at(uint32_t address) {
-  Tile<4> t;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(t.x[0]), "=r"(t.x[1]), "=r"(t.x[2]), "=r"(t.x[3])
-               : "r"(address)
-               : "memory");
-  return t;
-}
-__device__ Tile<4> turned_tiles_at(uint32_t address) {
-  Tile<4> t;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(t.x[0]), "=r"(t.x[1]), "=r"(t.x[2]), "=r"(t.x[3])
-               : "r"(address)
-               : "memory");
-  return t;
-}
 // Of [16, 32] rows: the left factor's 16 columns from 16 k on.
 __device__ Tile<4> left_tile(uint32_t rows, const LaneAt& at, int k) {
   return tiles_at(rows + (at.left ^ k << 5));
@@ -109,10 +93,7 @@ template <class T>
 __device__ void copy_tile(uint32_t to, const HeadImage<const T>& from, const FastPlaces& p,
                           const Spot& spot, int tile) {
 #pragma unroll
-  for (int i = 0; i < 2; ++i)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i * half_tile),
-                 "l"(from.at(p, spot, 2 * tile + i))
-                 : "memory");
+  for (int i = 0; i < 2; ++i) copy_16_bytes(to + i * half_tile, from.at(p, spot, 2 * tile + i));
 }
 
 // The [16, 32] sums, times a factor, by way of a tile that nobody reads any more.
