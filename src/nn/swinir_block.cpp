@@ -31,16 +31,16 @@ double drop_path_of(const SwinirOptions& options, int64_t block) {
              : 0;
 }
 
-kernels::Lanes head_lanes(const Build& build, int64_t head) {
-  if (build.kernels == Kernels::reference) return {head, head};
-  return kernels::lanes_of_head(head, build.precision.compute, build.device.type());
+template <class Rule>
+kernels::Lanes lanes_by(Rule rule, const Build& build, int64_t size) {
+  if (build.kernels == Kernels::reference) return {size, size};
+  return rule(size, build.precision.compute, build.device.type());
 }
 
 }  // namespace
 
 kernels::Lanes width_lanes(const Build& build, int64_t width) {
-  if (build.kernels == Kernels::reference) return {width, width};
-  return kernels::lanes_of_width(width, build.precision.compute, build.device.type());
+  return lanes_by(&kernels::lanes_of_width, build, width);
 }
 
 SwinConvs::SwinConvs(Layer& parent, const std::string& name, const SwinirOptions& options)
@@ -83,7 +83,7 @@ WindowAttention::WindowAttention(Scope scope, const SwinirOptions& options, int6
       param("relative_position_bias_table", {entries, heads_}, Init::truncated(0.02), table_part());
   held_heads_ = bias_table_.size(1);
   const kernels::Lanes outside = width_lanes(this->scope().build, width_),
-                       inside = head_lanes(this->scope().build, head);
+                       inside = lanes_by(&kernels::lanes_of_head, this->scope().build, head);
   qkv_ = child<Linear>("qkv", width_, 3 * width_,
                        LinearOptions{.split = Split::columns,
                                      .unit = head,
