@@ -14,6 +14,8 @@
 #include <optional>
 #include <type_traits>
 
+#include "cuda/aligned.h"
+
 namespace braid::cuda {
 namespace {
 
@@ -298,13 +300,6 @@ AdamKernel adam_kernel_for(at::ScalarType target, at::ScalarType grad,
   return &adam_any_kernel<B, float>;
 }
 
-bool on_sixteen_bytes(const AdamEntry& e) {
-  const auto bits = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
-  return (bits(e.target) | bits(e.exp_avg) | bits(e.exp_avg_sq) | bits(e.weight) | bits(e.grad)) %
-             16 ==
-         0;
-}
-
 const void* address_of(const std::optional<at::Tensor>& scalar) {
   return scalar && scalar->defined() ? scalar->const_data_ptr() : nullptr;
 }
@@ -320,7 +315,8 @@ struct AdamLaunches {
     const int64_t more = (entry.count + adam_chunk - 1) / adam_chunk;
     if (arguments.tensors == most_tensors || chunks + more > INT32_MAX) launch();
     entry.first_chunk = static_cast<int>(chunks);
-    entry.vectors = on_sixteen_bytes(entry);
+    entry.vectors =
+        aligned(16, {entry.target, entry.exp_avg, entry.exp_avg_sq, entry.weight, entry.grad});
     arguments.entries[arguments.tensors++] = entry;
     chunks += more;
   }

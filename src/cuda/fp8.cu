@@ -14,6 +14,7 @@
 
 #include <tuple>
 
+#include "cuda/aligned.h"
 #include "cuda/map_rows.cuh"
 #include "kernels/fp8_codes.h"
 
@@ -129,8 +130,8 @@ __global__ void __launch_bounds__(32 * tile_rows)
 
 // Weights within a flat buffer may begin anywhere.
 at::Tensor at_vectors(const at::Tensor& x) {
-  const bool fits = reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 32 == 0 &&
-                    x.stride(0) * x.element_size() % 32 == 0 && x.stride(1) == 1;
+  const bool fits =
+      aligned(32, {x.const_data_ptr()}, {x.stride(0) * x.element_size()}) && x.stride(1) == 1;
   return fits ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 

@@ -14,6 +14,8 @@
 #include <limits>
 #include <optional>
 
+#include "cuda/aligned.h"
+
 namespace braid::cuda {
 namespace {
 
@@ -96,12 +98,12 @@ __global__ void trim_lanes_kernel(To* to, const From* from, const To* onto, Inde
 struct LanesLaunch {
   at::IntArrayRef lanes;
   int64_t columns, places, padded, numbers;  // C, M, C' and all numbers of the padded tensor
-  uintptr_t addresses;  // of all tensors, or-ed: parts of a flat buffer are odd
+  const void *from, *to, *onto;
 
   int64_t vec() const {
     constexpr int64_t widest = 4;  // bytes of a number
     for (const int64_t v : {4, 2})
-      if (lanes[2] % v == 0 && lanes[3] % v == 0 && addresses % (v * widest) == 0) return v;
+      if (lanes[2] % v == 0 && lanes[3] % v == 0 && aligned(v * widest, {from, to, onto})) return v;
     return 1;
   }
   template <class Index>
@@ -129,10 +131,6 @@ struct LanesLaunch {
   }
 };
 
-uintptr_t address_of(const at::Tensor& x) {
-  return reinterpret_cast<uintptr_t>(x.const_data_ptr());
-}
-
 // body.template operator()<To, From>(); one of them has 16 bits, the other one too or is fp32.
 template <class Body>
 void with_lane_types(c10::ScalarType to, c10::ScalarType from, const Body& body) {
@@ -155,8 +153,8 @@ at::Tensor pad_lanes(const at::Tensor& x, at::IntArrayRef lanes, c10::ScalarType
   at::Tensor out =
       at::empty({x.size(0) / lanes[0] * lanes[1], places, padded}, x.options().dtype(dtype));
   if (out.numel() == 0) return out;
-  const LanesLaunch launch = {lanes,  columns,     places,
-                              padded, out.numel(), address_of(x) | address_of(out)};
+  const LanesLaunch launch = {
+      lanes, columns, places, padded, out.numel(), x.const_data_ptr(), out.const_data_ptr(), {}};
   with_lane_types(dtype, x.scalar_type(), [&]<class To, class From>() {
     launch.go([&]<int vec, class Index>(Index groups, unsigned blocks) {
       pad_lanes_kernel<To, From, vec, Index>
@@ -176,9 +174,14 @@ at::Tensor trim_lanes(const at::Tensor& x, at::IntArrayRef lanes, c10::ScalarTyp
   at::Tensor out =
       at::empty({x.size(0) / lanes[1] * lanes[0], columns, places}, x.options().dtype(dtype));
   if (out.numel() == 0) return out;
-  const uintptr_t added = onto ? address_of(*onto) : 0;
-  const LanesLaunch launch = {lanes,  columns,   places,
-                              padded, x.numel(), address_of(x) | address_of(out) | added};
+  const LanesLaunch launch = {lanes,
+                              columns,
+                              places,
+                              padded,
+                              x.numel(),
+                              x.const_data_ptr(),
+                              out.const_data_ptr(),
+                              onto ? onto->const_data_ptr() : nullptr};
   with_lane_types(dtype, x.scalar_type(), [&]<class To, class From>() {
     launch.go([&]<int vec, class Index>(Index groups, unsigned blocks) {
       trim_lanes_kernel<To, From, vec, Index>

@@ -19,6 +19,8 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "cuda/aligned.h"
+
 namespace braid::cuda {
 
 constexpr int map_threads = 256, map_packs = 2;  // packs of a thread, in flight together
@@ -86,8 +88,7 @@ inline at::Tensor mapped_rows(const at::Tensor& x) {
 template <int Count>
 bool fit_packs(const RowViews<Count>& views, int64_t element) {
   for (const RowView& view : views.of)
-    if (reinterpret_cast<uintptr_t>(view.data) % 16 != 0 || view.stride * element % 16 != 0)
-      return false;
+    if (!aligned(16, {view.data}, {view.stride * element})) return false;
   return true;
 }
 

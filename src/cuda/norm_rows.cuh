@@ -12,6 +12,8 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "cuda/aligned.h"
+
 namespace braid::cuda {
 
 constexpr int norm_block = 256;  // threads
@@ -229,8 +231,7 @@ inline bool in_pieces(std::initializer_list<at::Tensor> tensors, int64_t width, 
   for (const at::Tensor& x : tensors) {
     if (!x.defined()) continue;
     const int64_t piece = std::min<int64_t>(16, vec * static_cast<int64_t>(x.element_size()));
-    if (reinterpret_cast<uintptr_t>(x.const_data_ptr()) % static_cast<uintptr_t>(piece) != 0)
-      return false;
+    if (!aligned(piece, {x.const_data_ptr()})) return false;
   }
   return true;
 }

@@ -12,6 +12,7 @@
 
 #include <tuple>
 
+#include "cuda/aligned.h"
 #include "cuda/map_rows.cuh"
 
 namespace braid::cuda {
@@ -75,8 +76,8 @@ Heads heads_of(const at::Tensor& x, const at::Tensor& out) {
 }
 
 bool heads_fit_packs(const Heads& x, int64_t element) {
-  return reinterpret_cast<uintptr_t>(x.in) % 16 == 0 && x.batch_stride * element % 16 == 0 &&
-         x.token_stride * element % 16 == 0 && x.head_stride * element % 16 == 0;
+  return aligned(16, {x.in},
+                 {x.batch_stride * element, x.token_stride * element, x.head_stride * element});
 }
 
 at::Tensor last_in_one(const at::Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); }
