@@ -119,4 +119,13 @@ at::Tensor window_attention(const at::Tensor& given, const at::Tensor& table,
   return outputs[0];
 }
 
+WindowGrads window_attention_grads(const at::Tensor& grad, const at::Tensor& qkv,
+                                   const at::Tensor& table, const WindowOptions& options) {
+  const at::NoGradGuard no_grad;
+  const auto [to_qkv, to_table, value] =
+      window_results(grad.contiguous(), qkv.contiguous(), wide_table(table, qkv),
+                     window_edges(options), options.scale, /*again=*/true);
+  return {to_qkv, to_table.to(table.scalar_type()), value};
+}
+
 }  // namespace braid::kernels

@@ -11,7 +11,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "support/cuda.h"
-#include "support/window_grads.h"
 
 namespace braid {
 namespace {
@@ -27,7 +26,7 @@ std::vector<at::Tensor> results_of(const WindowOnGpu& one, at::TensorList inputs
   const at::Tensor out = kernels::window_attention(qkv, table, one.options);
   std::vector<at::Tensor> all = torch::autograd::grad({out}, {qkv, table}, {inputs[2]});
   all.push_back(out.detach());
-  const auto by_hand = test::window_grads(inputs[2], qkv, table, one.options);
+  const auto by_hand = kernels::window_attention_grads(inputs[2], qkv, table, one.options);
   EXPECT_TRUE(by_hand.value.equal(out));
   EXPECT_TRUE(by_hand.qkv.equal(all[0]) && by_hand.table.equal(all[1]));
   return all;

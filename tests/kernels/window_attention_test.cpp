@@ -10,7 +10,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "support/drawn.h"
-#include "support/window_grads.h"
 
 namespace braid::kernels {
 namespace {
@@ -132,7 +131,7 @@ TEST(WindowAttention, GradientsGiveTheValueOnceMore) {
       const auto by_hand = [&](const at::Tensor& qkv, const at::Tensor& table) {
         const at::Tensor out = attend(qkv, table);
         const at::Tensor grad = test::drawn(out.sizes(), 4, "grad").to(dtype);
-        const test::WindowGrads grads = test::window_grads(grad, qkv, table, one.options);
+        const WindowGrads grads = window_attention_grads(grad, qkv, table, one.options);
         EXPECT_TRUE(grads.value.equal(out));
         EXPECT_FALSE(grads.value.requires_grad());
         const Windowed wanted = windowed(one, dtype, attend);

@@ -9,8 +9,10 @@
 //
 // Last dimension of qkv: all heads of q, of k, of v. Sums and softmax are fp32 or better.
 //
-// The backward pass makes scores and weights once more, so it gives the result, too, to a linear
-// layer behind, which need not keep it.
+// The backward pass makes scores and weights once more, so it can give the result, too: who needs
+// both need not keep it.
+//
+//   const auto [to_qkv, to_table, y] = kernels::window_attention_grads(grad, qkv, table, options);
 #pragma once
 #include <cstdint>
 
@@ -43,5 +45,14 @@ inline WindowOptions shifted_windows(int64_t window, double scale) {
 // - 1 is added to the score of the query at (r_i, c_i) and the key at (r_j, c_j).
 at::Tensor window_attention(const at::Tensor& qkv, const at::Tensor& table,
                             const WindowOptions& options);
+
+struct WindowGrads {
+  at::Tensor qkv, table;  // gradients, in the dtypes of what they are of
+  at::Tensor value;       // what window_attention gives, bit for bit
+};
+
+// The backward pass by itself; nothing here is recorded for autograd.
+WindowGrads window_attention_grads(const at::Tensor& grad, const at::Tensor& qkv,
+                                   const at::Tensor& table, const WindowOptions& options);
 
 }  // namespace braid::kernels
