@@ -135,9 +135,7 @@ class LinearsNode final : public SumTaker {
     variable_list rows;
     for (const at::Tensor& grad : grads) rows.push_back(grad.defined() ? as_rows(grad) : grad);
     grads.clear();
-    for (size_t i = 0; i < shapes_.size(); ++i)
-      if (rows[i].defined() && shapes_[i].biased && task_should_compute_output(3 + 2 * i))
-        result[3 + 2 * i] = sum.defined() ? sum : bias_gradient(rows[i], shapes_[i].bias);
+    add_bias_gradients(sum, rows, result);
     if (again_ != nullptr) {
       if (!task_should_compute_output(0)) return result;
       result[0] = gradient_of_value(rows, {});

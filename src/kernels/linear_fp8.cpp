@@ -117,9 +117,7 @@ class Fp8Node : public SumTaker {
     const Activated input(kind_, kind_ == Activation::none ? at::Tensor() : x_.unpack(),
                           kind_ == Activation::swiglu ? up_.unpack() : at::Tensor());
     backward(rows, input, result);
-    for (size_t i = 0; i < shapes_.size(); ++i)
-      if (shapes_[i].biased && task_should_compute_output(3 + 2 * i))
-        result[3 + 2 * i] = sum.defined() ? sum : bias_gradient(rows[i], shapes_[i].bias);
+    add_bias_gradients(sum, rows, result);
     return result;
   }
 

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "kernels/linear_gradients.h"
+
 namespace braid::kernels {
 
 SumTaker* SumTaker::behind(const torch::autograd::Edge& edge) {
@@ -26,6 +28,14 @@ at::Tensor SumTaker::taken_sum(const torch::autograd::variable_list& grads) {
   const bool same = grads[0].defined() && grads[0].unsafeGetTensorImpl() == summed.get() &&
                     grads[0]._version() == version_;
   return same ? sum : at::Tensor();
+}
+
+void SumTaker::add_bias_gradients(const at::Tensor& taken,
+                                  const torch::autograd::variable_list& rows,
+                                  torch::autograd::variable_list& result) const {
+  for (size_t i = 0; i < shapes_.size(); ++i)
+    if (rows[i].defined() && shapes_[i].biased && task_should_compute_output(3 + 2 * i))
+      result[3 + 2 * i] = taken.defined() ? taken : bias_gradient(rows[i], shapes_[i].bias);
 }
 
 ActivationBack activation_back_to(const torch::autograd::Edge& edge, const Activated& input,

@@ -30,6 +30,9 @@ class SumTaker : public torch::autograd::Node {
 
   // The sum of the only gradient, if it was given; asked for once.
   at::Tensor taken_sum(const torch::autograd::variable_list& grads);
+  // The gradients of biases that are wanted: `taken`, or the sums of the rows that are there.
+  void add_bias_gradients(const at::Tensor& taken, const torch::autograd::variable_list& rows,
+                          torch::autograd::variable_list& result) const;
 
   const std::vector<LayerShape> shapes_;
 
