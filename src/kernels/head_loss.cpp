@@ -221,7 +221,7 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
       if (found == saved.end()) return;
       to = found->second.toTensor();
       saved.erase(name);
-      scale_in_place(to, factor);
+      scale_in_place(to, factor.to(accumulate_dtype(to.scalar_type())));
     };
     give("x", result[0]);
     give("weight", result[1]);

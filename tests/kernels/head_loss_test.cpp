@@ -70,6 +70,15 @@ TEST(HeadLoss, KeepsTheWeightsGradientInItsDtype) {
   EXPECT_TRUE(at::allclose(found.x.grad().to(c10::kDouble), wanted.x.grad(), 2e-2, 1e-3));
 }
 
+TEST(HeadLoss, WeightsMayBeWiderThanSums) {
+  const HeadCase found = head_case(64, 33, c10::kFloat, c10::kDouble);
+  const HeadCase wanted = head_case(64, 33, c10::kDouble, c10::kDouble);
+  head_loss(found.x, found.weight, found.target, {.rows = 16}).div(63).backward();
+  as_before(wanted).div(63).backward();
+  EXPECT_TRUE(at::allclose(found.weight.grad(), wanted.weight.grad(), 1e-5, 1e-7));
+  EXPECT_TRUE(at::allclose(found.x.grad().to(c10::kDouble), wanted.x.grad(), 1e-5, 1e-7));
+}
+
 // fp16: the gradient of a mean over many rows would vanish, of a scaled sum overflow.
 TEST(HeadLoss, ExpectsAScaledGradient) {
   const HeadCase found = head_case(64, 33, c10::kHalf, c10::kHalf);
