@@ -86,6 +86,9 @@ std::string_view dtype_name(c10::ScalarType type) {
       return "uint8";
     case c10::kBool:
       return "bool";
+    case c10::kFloat8_e4m3fn:
+    case c10::kFloat8_e5m2:
+      return "fp8";
     default:
       return c10::toString(type);
   }

@@ -25,7 +25,7 @@ constexpr double heat_of_streams = 0.65;
 c10::ScalarType curve_dtype(const std::string& name) {
   for (const c10::ScalarType type :
        {c10::kDouble, c10::kFloat, c10::kHalf, c10::kBFloat16, c10::kLong, c10::kInt, c10::kShort,
-        c10::kChar, c10::kByte, c10::kBool})
+        c10::kChar, c10::kByte, c10::kBool, c10::kFloat8_e4m3fn})
     if (dtype_name(type) == name) return type;
   return c10::kFloat;  // tf32
 }
@@ -87,13 +87,15 @@ struct CostModel::State {
   }
 
   // A dtype's own curve; of kernels that move bytes those of another dtype do as well, and the two
-  // 16-bit ones always stand for each other.
+  // 16-bit ones always stand for each other, and for products of 8 bits (how far a size falls short
+  // of the peak of its own dtype).
   std::vector<std::string> dtypes_for(const Sized& sized) const {
     const std::string own = options.tf32 && sized.dtype == c10::kFloat && is_product(sized.work)
                                 ? "tf32"
                                 : std::string(dtype_name(sized.dtype));
     const std::string twin = own == "bf16" ? "fp16" : own == "fp16" ? "bf16" : own;
     if (is_attention(sized.work)) return {own, twin, own == "tf32" ? "fp32" : own};
+    if (is_product(sized.work) && own == "fp8") return {own, "bf16", "fp16"};
     if (is_product(sized.work)) return {own, twin};
     return {own, twin, "fp32", "bf16", "fp16"};
   }

@@ -156,6 +156,11 @@ void add_torchtitan(std::vector<PublishedTime>& rows) {
   made.fused = Fused::all;
   made.note = "braid's kernels are fused, but it is no compiler";
   rows.push_back(made);
+  made.run = "Llama 3.1 8 B, ZeRO-3 of 8, compiled, fp8";
+  made.published = 8532;
+  made.options.train.fp8 = Fp8::tensor;
+  made.note = "weights travel in bf16 here, in fp8 there";
+  rows.push_back(made);
 }
 
 struct MptRow {

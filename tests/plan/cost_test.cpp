@@ -84,6 +84,27 @@ TEST(Cost, ProductsTakeTheirFlopsAndStreamWhenThin) {
   EXPECT_NEAR(model.cost(single).seconds / tf32.cost(single).seconds, 5, 0.05);
 }
 
+TEST(Cost, ProductsOfEightBitsHaveTheirOwnPeak) {
+  plan::Cluster cluster = two_nodes();
+  const memory::TensorShape codes{{4096, 4096}, c10::kFloat8_e4m3fn},
+      gradients{{4096, 4096}, c10::kFloat8_e5m2}, step{{}, c10::kFloat},
+      wide{{4096, 4096}, c10::kBFloat16};
+  const memory::Operator narrow = op_of("aten::_scaled_mm", {gradients, codes, step, step}, {wide});
+  const std::string text = error_of([&] { (void)plan::CostModel(cluster).cost(narrow); });
+  EXPECT_TRUE(contains(text, "gpu.peak.fp8 of G is missing"));
+  cluster.gpu.peak["fp8"] = 200e12;
+  const auto seconds = [&](const memory::Operator& op) {
+    return plan::CostModel(cluster).cost(op).seconds;
+  };
+  const double by_peak = seconds(narrow), usual = seconds(op_of("aten::mm", {wide, wide}, {wide}));
+  EXPECT_NEAR(by_peak / usual, 0.5, 0.01);
+  // Where bf16 falls short of its peak by half, so does fp8 of its own, unless it has a curve.
+  cluster.gpu.curves = {{"gemm_nn", "bf16", {{{4096, 4096, 4096}, 2 * usual}}}};
+  EXPECT_NEAR(seconds(narrow), 2 * by_peak, 0.01 * by_peak);
+  cluster.gpu.curves.push_back({"gemm_nn", "fp8", {{{4096, 4096, 4096}, 3 * by_peak}}});
+  EXPECT_NEAR(seconds(narrow), 3 * by_peak, 0.01 * by_peak);
+}
+
 TEST(Cost, AnActivationOutOfAProductCostsItsBytes) {
   const plan::CostModel model(two_nodes());
   const memory::TensorShape x{{8192, 4096}, c10::kBFloat16}, w{{2048, 4096}, c10::kBFloat16},
