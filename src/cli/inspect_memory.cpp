@@ -58,16 +58,28 @@ void try_change(MemoryView& view, train::RunOptions changed, std::string change,
       {std::move(change), train::measure(changed, {.device = device}).second_step.peak.bytes});
 }
 
+void try_narrow_stream(MemoryView& view, const train::RunOptions& options, c10::Device device) {
+  const Precision policy = train::policy_of(options.train);
+  const bool wide = c10::elementSize(policy.stream) > c10::elementSize(policy.compute);
+  const bool plain =
+      options.model.name == nn::ModelName::mlp || options.model.kernels == nn::Kernels::reference;
+  if (!wide || plain) return;
+  train::RunOptions changed = options;
+  changed.train.stream = dtype_name(policy.compute);
+  try_change(view, changed, fmt::format("--set train.stream={}", *changed.train.stream), device);
+}
+
 // Smaller choices that keep the model: halves of the batch and of the numbers.
 void try_changes(MemoryView& view, const train::RunOptions& options, c10::Device device) {
   if (c10::elementSize(train::policy_of(options.train).compute) > 2) {
     train::RunOptions changed = options;
     changed.train.precision = "bf16";
-    for (auto* dtype : {&changed.train.param, &changed.train.compute, &changed.train.reduce,
-                        &changed.train.master})
+    for (auto* dtype : {&changed.train.param, &changed.train.compute, &changed.train.stream,
+                        &changed.train.reduce, &changed.train.master})
       dtype->reset();
     try_change(view, changed, "--set train.precision=bf16", device);
   }
+  try_narrow_stream(view, options, device);
   if (view.batch < 2) return;
   train::RunOptions smaller = options;
   smaller.train.local_batch.reset();

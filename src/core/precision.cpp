@@ -12,7 +12,12 @@ namespace braid {
 namespace {
 
 Precision uniform(std::string name, c10::ScalarType type) {
-  return {.name = std::move(name), .param = type, .compute = type, .reduce = type, .master = type};
+  return {.name = std::move(name),
+          .param = type,
+          .compute = type,
+          .stream = type,
+          .reduce = type,
+          .master = type};
 }
 
 Precision mixed(std::string name, c10::ScalarType compute) {
@@ -32,7 +37,7 @@ Precision with_tf32() {
 // Weights in bf16; sums of gradients, states and the weights that are updated in fp32.
 Precision with_masters() {
   Precision policy = mixed("bf16_masters", c10::kBFloat16);
-  policy.param = c10::kBFloat16;
+  policy.param = policy.stream = c10::kBFloat16;
   policy.main_gradients = true;
   return policy;
 }
@@ -105,6 +110,12 @@ void check(const Precision& policy) {
         {.what = fmt::format("train.fp8 with computation in {}", dtype_name(policy.compute)),
          .why = "what stands between products of 8-bit floats is bf16",
          .fix = "set train.precision=bf16, bf16_masters or bf16_params, or train.fp8=off"});
+  if (c10::promoteTypes(policy.stream, policy.compute) != policy.stream)
+    throw ConfigError(
+        {.what = fmt::format("a residual stream in {} under computation in {}",
+                             dtype_name(policy.stream), dtype_name(policy.compute)),
+         .why = "what a block adds to the stream would lose bits on top of the sum's",
+         .fix = fmt::format("set train.stream={} or a wider dtype", dtype_name(policy.compute))});
   if (c10::elementSize(policy.master) < c10::elementSize(policy.param))
     throw ConfigError({.what = fmt::format("master weights in {} under parameters in {}",
                                            dtype_name(policy.master), dtype_name(policy.param)),

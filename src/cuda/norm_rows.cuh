@@ -249,12 +249,18 @@ void with_row_types(const Run& run) {
     return run.template with<float, BFloat16, BFloat16, BFloat16, 4>();
   if (run.template fits<BFloat16, BFloat16, float>(8))
     return run.template with<float, BFloat16, BFloat16, float, 8>();
+  if (run.template fits<BFloat16, BFloat16, float>(4))
+    return run.template with<float, BFloat16, BFloat16, float, 4>();
+  if (run.template fits<float, BFloat16, BFloat16>(4))
+    return run.template with<float, float, BFloat16, BFloat16, 4>();
   if (run.template fits<float, float, float>(4))
     return run.template with<float, float, float, float, 4>();
   if (run.template fits<float, Half, float>(4))
     return run.template with<float, float, Half, float, 4>();
   if (run.template fits<Half, Half, Half>(8))
     return run.template with<float, Half, Half, Half, 8>();
+  if (run.template fits<Half, Half, float>(4))
+    return run.template with<float, Half, Half, float, 4>();
   if (run.template fits<double, double, double>(2))
     return run.template with<double, double, double, double, 2>();
   if (run.sums == at::kDouble) return run.template with<double, AnyType, AnyType, AnyType, 1>();

@@ -116,7 +116,8 @@ struct LanguageModel : Layer {
     if (first) check_tokens(carry.at(0), options.sequence);
     const Pass with = first ? with_tokens(pass, carry.at(0).size(1), layout())
                             : with_tokens_of(pass, carry.at(0), options.sequence, layout());
-    at::Tensor x = first ? body->embed(own_tokens(carry[0], layout()), with) : carry[0];
+    at::Tensor x =
+        first ? body->embed(own_tokens(carry[0], layout()), with).to(stream_dtype()) : carry[0];
     x = body->run(x, some, with);
     if (!last) return {x};
     const at::Tensor y = body->last_norm(x);
@@ -145,7 +146,7 @@ struct LanguageModel : Layer {
     const Pass with = with_tokens({}, input.size(1), layout());
     int64_t tokens = 0;
     for (const Range& range : tokens_between_splits(layout(), with).ranges) tokens += range.size();
-    return {{{input.size(0), tokens, options.width}, scope().build.precision.param}};
+    return {{{input.size(0), tokens, options.width}, stream_dtype()}};
   }
 
   std::optional<Param> tied() const {

@@ -23,6 +23,11 @@ void check_reference(const std::string& model, const Build& build) {
   if (model != "vit" && model != "swinir")
     throw not_upstream("model.name = " + model, "which is known for vit and swinir",
                        "set model.name=vit");
+  const Precision& policy = build.precision;
+  if (c10::elementSize(policy.stream) < c10::elementSize(policy.param))
+    throw not_upstream(fmt::format("train.stream = {}", dtype_name(policy.stream)),
+                       "whose residual stream has the dtype of the parameters",
+                       "set train.stream=policy");
   if (layout.context.size() > 1)
     throw not_upstream(fmt::format("mesh.context = {}", layout.context.size()),
                        "of which no figure with a context axis is published", "set mesh.context=1");

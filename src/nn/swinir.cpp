@@ -139,10 +139,6 @@ class Swinir : public Layer {
     }
   }
 
-  // Of the tokens between blocks.
-  c10::ScalarType stream_dtype() const {
-    return c10::promoteTypes(scope().build.precision.param, compute());
-  }
   int64_t last_group() const { return static_cast<int64_t>(options_.depths.size()) - 1; }
   bool tail_adds_input() const { return options_.upsampler == Upsampler::none; }
   int64_t padded_size(int64_t size) const {

@@ -94,8 +94,8 @@ class VitBlock : public Layer {
         path1_(this->scope(), "drop_path1", drop_path),
         path2_(this->scope(), "drop_path2", drop_path) {}
 
-  // Branches come in the compute dtype; the sum keeps that of the parameters, so that depth does
-  // not eat small changes.
+  // Branches come in the compute dtype; the sum has its own, so that depth does not eat small
+  // changes.
   Stream forward(Stream in, const Pass& pass) const {  // [B, N, width]
     const auto here = enter();
     NormedSum first = norm1_->add(in.sum, std::move(in.branch));
@@ -207,7 +207,7 @@ class Vit : public Layer {
   }
 
   std::vector<CarrySpec> carried(const at::Tensor& input) const {
-    return {{{input.size(0), own_tokens().size(), options_.width}, scope().build.precision.param}};
+    return {{{input.size(0), own_tokens().size(), options_.width}, stream_dtype()}};
   }
 
   at::Tensor local_target(const at::Tensor& target) const {  // [B, C', H, W]
@@ -266,7 +266,7 @@ class Vit : public Layer {
   at::Tensor embedded(const at::Tensor& input, const Pass& pass) const {
     const Range own = own_tokens();
     const at::Tensor x = patch_embed_->forward(input, own);
-    return pos_drop_(x + pos_embed_.narrow(1, own.begin, own.size()), pass);
+    return pos_drop_(x + pos_embed_.narrow(1, own.begin, own.size()), pass).to(stream_dtype());
   }
 
   // With Layout::sequence the ranks of tensor put their tokens together again.

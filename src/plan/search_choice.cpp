@@ -70,7 +70,7 @@ train::RunOptions apply(const train::RunOptions& options, const Choice& choice) 
   applied.train.micro_batch = choice.micro_batch;
   if (!choice.precision.empty() && choice.precision != options.train.precision) {
     applied.train.precision = choice.precision;  // single dtypes belong to the other policy
-    applied.train.param = applied.train.compute = {};
+    applied.train.param = applied.train.compute = applied.train.stream = {};
     applied.train.reduce = applied.train.master = {};
   }
   applied.memory.recompute = choice.recompute;

@@ -19,6 +19,11 @@ void describe_dtypes(Fields& fields, TrainOptions& options) {
   const Rule words{.one_of = {"fp64", "fp32", "bf16", "fp16"}, .none = "policy"};
   fields.field("param", options.param, "dtype of the parameters, over that of the policy", words);
   fields.field("compute", options.compute, "dtype of matmuls, convolutions and attention", words);
+  fields.field(
+      "stream", options.stream,
+      "dtype of the residual stream, which blocks add to; bf16 under precision bf16 halves "
+      "its bytes and rounds each sum",
+      words);
   fields.field("reduce", options.reduce, "dtype of gradients on the wire", words);
   fields.field("master", options.master, "dtype that the optimizer updates", words);
   fields.choice("fp8", options.fp8, {"off", "tensor", "row"},
@@ -43,6 +48,13 @@ void check_fp8(const RunOptions& options) {
                       how.schedule == parallel::ScheduleKind::zb_v || !how.schedule_file.empty();
   if (splits && options.mesh.pipeline > 1)
     refuse("a schedule that splits the backward pass", "set parallel.schedule=1f1b");
+}
+
+void check_stream(const RunOptions& options) {
+  if (!options.train.stream || options.model.name != nn::ModelName::mlp) return;
+  throw ConfigError({.what = fmt::format("train.stream = {} for an mlp", *options.train.stream),
+                     .why = "its layers follow each other; none adds to what it was given",
+                     .fix = "remove train.stream (--set train.stream=policy)"});
 }
 
 void check_batch(const RunOptions& options) {
@@ -208,6 +220,7 @@ void check(const RunOptions& options) {
   check_offload(options);
   braid::check(policy_of(options.train));
   check_fp8(options);
+  check_stream(options);
 }
 
 std::string resolved_yaml(const RunOptions& options) {
@@ -240,6 +253,9 @@ Precision policy_of(const TrainOptions& options) {
   };
   take(options.param, policy.param);
   take(options.compute, policy.compute);
+  if (options.param || options.compute)
+    policy.stream = c10::promoteTypes(policy.param, policy.compute);
+  take(options.stream, policy.stream);
   take(options.reduce, policy.reduce);
   if (options.param && !options.master &&
       c10::elementSize(policy.master) < c10::elementSize(policy.param))

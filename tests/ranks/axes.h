@@ -57,6 +57,8 @@ inline const std::map<std::string, WordMeaning>& model_words() {
          run.model.vit.heads = run.model.gpt.heads = run.model.llama.heads = n;
          run.model.llama.kv_heads = n;
        }},
+      {"narrow",  // blocks compute, and add to the stream, in fp32
+       [](Run& run, int64_t) { run.train.compute = run.train.stream = "fp32"; }},
       {"full",  // experts that may be: the rest of the tokens is dropped
        [](Run& run, int64_t) { run.model.gpt.moe.capacity = run.model.llama.moe.capacity = 1.0; }},
       {"moe",

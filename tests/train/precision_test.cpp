@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bf16_masters: weights in bf16; what adds up over passes and steps does so in fp32.
+// bf16_masters: weights in bf16; what adds up over passes and steps does so in fp32. train.stream:
+// the sums that go from block to block in fewer bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,12 +13,15 @@ namespace braid::train {
 namespace {
 
 using Gradients = std::map<std::string, at::Tensor>;
+using Sets = std::vector<std::string>;
 
 // Of `count` equal samples, one a pass: the mean is the gradient of one.
-Gradients gradients_of_equal(const std::string& yaml, const std::string& precision, int64_t count) {
-  const RunOptions options =
-      run_of(yaml, {"train.precision=" + precision, "train.micro_batch=1", "model.dropout=0",
-                    "train.global_batch=" + std::to_string(count)});
+Gradients gradients_of_equal(const std::string& yaml, const std::string& precision, int64_t count,
+                             const Sets& more = {}) {
+  Sets sets = {"train.precision=" + precision, "train.micro_batch=1", "model.dropout=0",
+               "train.global_batch=" + std::to_string(count)};
+  sets.insert(sets.end(), more.begin(), more.end());
+  const RunOptions options = run_of(yaml, sets);
   Rig rig(options, {.device = c10::kCPU, .dry = false, .batch_ahead = false});
   if (rig.batch.input.is_floating_point()) rig.batch.input.fill_(0.7);
   if (rig.batch.target.is_floating_point()) rig.batch.target.fill_(0.3);
@@ -48,20 +52,25 @@ TEST(Bf16Masters, GradientsOfManyPassesAddUpInFp32) {
   }
 }
 
+std::vector<StepRecord> twenty_steps(const std::string& yaml, const Sets& sets) {
+  const test::TempDir dir;
+  Sets all = {"train.steps=20", "train.clip=1", "run.dir=" + (dir / "run").string()};
+  all.insert(all.end(), sets.begin(), sets.end());
+  TestRun run(run_of(yaml, all));
+  run.trainer.fit();
+  return run.sink.steps;
+}
+
+void expect_trains_as_bf16(const std::string& yaml, const Sets& sets) {
+  const auto usual = twenty_steps(yaml, {"train.precision=bf16"}), found = twenty_steps(yaml, sets);
+  for (size_t i = 0; i < usual.size(); ++i)
+    EXPECT_NEAR(found[i].loss / usual[i].loss, 1, 0.02) << i;
+}
+
 // Masters are the weights of the policy bf16, which rounds them to bf16 when it computes.
 TEST(Bf16Masters, TrainsAsBf16Does) {
-  for (const std::string& yaml : {mlp_run, gpt_run, vit_run}) {
-    std::vector<std::vector<StepRecord>> runs;
-    for (const char* precision : {"bf16", "bf16_masters"}) {
-      const test::TempDir dir;
-      TestRun run(run_of(yaml, {std::string("train.precision=") + precision, "train.steps=20",
-                                "train.clip=1", "run.dir=" + (dir / "run").string()}));
-      run.trainer.fit();
-      runs.push_back(run.sink.steps);
-    }
-    for (size_t i = 0; i < runs[0].size(); ++i)
-      EXPECT_NEAR(runs[1][i].loss / runs[0][i].loss, 1, 0.02) << i;
-  }
+  for (const std::string& yaml : {mlp_run, gpt_run, vit_run})
+    expect_trains_as_bf16(yaml, {"train.precision=bf16_masters"});
 }
 
 TEST(Bf16Masters, Bytes) {
@@ -75,6 +84,53 @@ TEST(Bf16Masters, Bytes) {
   EXPECT_EQ(bytes(MemoryKind::gradient), 4 * count);
   EXPECT_EQ(bytes(MemoryKind::master_weight), 4 * count);
   EXPECT_GE(bytes(MemoryKind::optimizer_state), 8 * count);
+}
+
+const Sets narrow = {"train.precision=bf16", "train.stream=bf16"};
+
+TEST(NarrowStream, TrainsAsBf16Does) {
+  for (const std::string& yaml : {gpt_run, vit_run}) expect_trains_as_bf16(yaml, narrow);
+}
+
+// Branches are of bf16 in either case: what is added to is rounded as often as they are.
+TEST(NarrowStream, GradientsAreOffByRoundingAlone) {
+  for (const std::string& yaml : {gpt_run, vit_run}) {
+    const Gradients exact = gradients_of_equal(yaml, "fp64", 1);
+    const double wide = off_by(gradients_of_equal(yaml, "bf16", 1), exact);
+    const double found = off_by(gradients_of_equal(yaml, "bf16", 1, narrow), exact);
+    EXPECT_NE(found, wide);
+    EXPECT_LT(found, 2 * wide);
+  }
+}
+
+// Norms keep their input, fp32 or bf16: two of a block, one behind the last.
+TEST(NarrowStream, Bytes) {
+  const int64_t samples = 64, tokens = 8, width = 16, blocks = 5;
+  // The peak is in the head, where all is kept.
+  const Sets deep = {"model.layers=5", "model.dropout=0", "model.vocabulary=1024",
+                     "train.global_batch=64", "train.precision=bf16"};
+  const auto kept = [&](const Sets& more) {
+    Sets sets = deep;
+    sets.insert(sets.end(), more.begin(), more.end());
+    const Measured measured = measure(run_of(gpt_run, sets), {});
+    return measured.second_step.peak.by_kind[static_cast<size_t>(MemoryKind::activation)];
+  };
+  EXPECT_EQ(kept({}) - kept(narrow), (2 * blocks + 1) * samples * tokens * width * 2);
+}
+
+TEST(NarrowStream, Refused) {
+  const auto text = [](const std::string& yaml, const Sets& sets) {
+    return error_of([&] { build_model(run_of(yaml, sets)); });
+  };
+  EXPECT_TRUE(contains(text(gpt_run, {"train.stream=bf16"}),
+                       "a residual stream in bf16 under computation in fp32"));
+  EXPECT_TRUE(contains(text(gpt_run, {"train.precision=bf16", "train.stream=fp16"}),
+                       "set train.stream=bf16 or a wider dtype"));
+  EXPECT_TRUE(contains(text(mlp_run, narrow), "train.stream = bf16 for an mlp"));
+  Sets reference = narrow;
+  reference.emplace_back("model.kernels=reference");
+  EXPECT_TRUE(
+      contains(text(vit_run, reference), "model.kernels = reference with train.stream = bf16"));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct Precision {
   std::string name = "fp32";
   c10::ScalarType param = c10::kFloat;    // what the model holds
   c10::ScalarType compute = c10::kFloat;  // matmuls, convolutions, attention
+  c10::ScalarType stream = c10::kFloat;   // what blocks add their branches to
   c10::ScalarType reduce = c10::kFloat;   // gradients on the wire
   c10::ScalarType master = c10::kFloat;   // what the optimizer updates; equal to param: no copy
   bool tf32 = false;                      // fp32 matmuls on tensor cores (CUDA)

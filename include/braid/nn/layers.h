@@ -134,6 +134,8 @@ class Layer : public torch::nn::Module {
   c10::ScalarType compute() const {
     return as_reference() ? scope_.build.precision.param : scope_.build.precision.compute;
   }
+  // Of what goes from block to block.
+  c10::ScalarType stream_dtype() const { return scope_.build.precision.stream; }
   at::Tensor cast(const at::Tensor& tensor) const {  // no copy if it has that dtype
     const bool cast_already = as_reference() && tensor.element_size() == 2;
     return cast_already ? tensor : tensor.to(compute());

@@ -39,8 +39,8 @@ struct TrainOptions {
                                         // the most that fit (train::fit_to_memory finds them)
   LastBatch last_batch = LastBatch::drop;
   std::string precision = "fp32";
-  std::optional<std::string> param, compute, reduce, master;  // single dtypes, over the policy's
-  Fp8 fp8 = Fp8::off;                                         // linear layers of blocks
+  std::optional<std::string> param, compute, stream, reduce, master;  // over the policy's dtypes
+  Fp8 fp8 = Fp8::off;                                                 // linear layers of blocks
   nn::Loss loss = nn::Loss::mse;
   double clip = 0;  // global L2 norm of the gradients, 0: no clipping
   double ema = 0;   // decay of the averaged weights that are validated, 0: none
