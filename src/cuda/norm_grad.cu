@@ -262,6 +262,8 @@ __global__ void norm_parts_kernel(const W* parts, PartSums sums, int count, int 
   sums.to[blockIdx.y].write(column, all);
 }
 
+constexpr int most_with_sums = 4;
+
 struct NormGradLaunch {
   at::Tensor grad, grad_sum, sum, weight, bias, statistics, grad_x, grad_branch, y, parts;
   c10::ScalarType sums;
@@ -270,8 +272,10 @@ struct NormGradLaunch {
   double rate;
   bool of_branch;  // its sums
 
+  // Sums of the branch for pieces of eight would not have the registers.
   template <class X, class C, class P>
   bool fits(int vec) const {
+    if (of_branch && vec > most_with_sums) return false;
     constexpr auto of_c = c10::CppTypeToScalarType<C>::value,
                    of_p = c10::CppTypeToScalarType<P>::value;
     return absent_or(sum, c10::CppTypeToScalarType<X>::value) && absent_or(grad, of_c) &&
@@ -300,12 +304,13 @@ struct NormGradLaunch {
 
   template <class W, class X, class C, class P, int Vec>
   void with() const {
-    if (of_branch)
-      launch<W, X, C, P, Vec, true, true>();
-    else if (statistics.size(1) == 2)
-      launch<W, X, C, P, Vec, true, false>();
-    else
+    if (statistics.size(1) != 2) {
       launch<W, X, C, P, Vec, false, false>();
+    } else if (!of_branch) {
+      launch<W, X, C, P, Vec, true, false>();
+    } else if constexpr (Vec <= most_with_sums) {
+      launch<W, X, C, P, Vec, true, true>();
+    }
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 

@@ -90,6 +90,8 @@ TEST_F(OnGpu, NormEqualsItsTwinForAllWidths) {
       expect_twins({33, width, f32, b16, f32, layer});
       expect_twins({33, width, f32, f32, f32, layer, false});
       expect_twins({9, width, b16, b16, b16, layer});
+      expect_twins({33, width, b16, b16, f32, layer});
+      expect_twins({33, width, f32, b16, b16, layer});
       expect_twins({9, width, f64, f64, f64, layer});
     }
 }

@@ -2,6 +2,9 @@
 // Sums of gradients that kernels give on the way, on the GPU: the gradients are to the bit those of
 // the kernel without sums, the sums those of what was written.
 #include <gtest/gtest.h>
+
+#include <optional>
+
 #include <torch/csrc/autograd/autograd.h>
 
 #include "braid/kernels/linear.h"
@@ -83,6 +86,7 @@ struct SummedNorm {
   c10::ScalarType stream, compute;
   bool dropped = false;
   int64_t lanes = 0;
+  std::optional<c10::ScalarType> weights = {};  // else those of the stream
 };
 
 // A layer whose output is the branch of a norm: the gradient of its bias is the sum of what it got.
@@ -94,11 +98,12 @@ void expect_summed_branch(const SummedNorm& of) {
     return drawn(sizes, 1, name).to(there).to(dtype).detach().requires_grad_();
   };
   const int64_t out = of.lanes > 0 ? of.lanes : of.width;
+  const c10::ScalarType weights = of.weights.value_or(of.stream);
   const at::Tensor x = leaf({of.samples, 3, of.width}, "x", of.stream),
                    in = leaf({of.samples, 3, 8}, "in", of.compute),
-                   w = leaf({out, 8}, "w", of.stream), b = leaf({out}, "b", of.stream),
-                   weight = leaf({of.width}, "weight", of.stream),
-                   bias = leaf({of.width}, "bias", of.stream);
+                   w = leaf({out, 8}, "w", weights), b = leaf({out}, "b", weights),
+                   weight = leaf({of.width}, "weight", weights),
+                   bias = leaf({of.width}, "bias", weights);
   at::Tensor seen;
   const auto grads = [&](bool on_the_way) {
     const at::Tensor h = kernels::linears(in, {{w, b}})[0], g = on_the_way ? h : h.view_as(h);
@@ -125,6 +130,7 @@ TEST_F(OnGpu, ANormSumsTheGradientOfItsBranchOnTheWay) {
       expect_summed_branch({11, width, c10::kFloat, c10::kFloat, dropped});
       expect_summed_branch({11, width, c10::kDouble, c10::kDouble, dropped});
       expect_summed_branch({1, width, c10::kBFloat16, c10::kBFloat16, dropped});
+      expect_summed_branch({200, width, c10::kBFloat16, c10::kBFloat16, dropped, 0, c10::kFloat});
     }
   expect_summed_branch({20000, 768, c10::kFloat, c10::kBFloat16});
 }
@@ -132,7 +138,8 @@ TEST_F(OnGpu, ANormSumsTheGradientOfItsBranchOnTheWay) {
 TEST_F(OnGpu, ANormSumsTheGradientOfABranchInLanes) {
   for (const bool dropped : {false, true})
     for (const int64_t samples : {1, 3000})
-      expect_summed_branch({samples, 180, c10::kFloat, c10::kBFloat16, dropped, 192});
+      for (const auto stream : {c10::kFloat, c10::kBFloat16})
+        expect_summed_branch({samples, 180, stream, c10::kBFloat16, dropped, 192, c10::kFloat});
 }
 
 }  // namespace
