@@ -2,9 +2,9 @@
 // Layer and RMS normalisation over the last dimension, with the addition before it: one pass over
 // memory forward, one backward, and one or two saved numbers a row beside the input.
 //
-//   at::Tensor y = kernels::norm_rows(x, {weight, bias});        // (x - mean) / std * weight +
-//   bias at::Tensor z = kernels::norm_rows(x, {weight}, {.eps = 1e-5});   // x / rms * weight auto
-//   [sum, y] = kernels::add_norm_rows(x, branch, {weight, bias}, {.dtype = c10::kBFloat16});
+//   at::Tensor y = kernels::norm_rows(x, {weight, bias});  // (x - mean) / std * weight + bias
+//   at::Tensor z = kernels::norm_rows(x, {weight}, {.eps = 1e-5});  // x / rms * weight
+//   auto [sum, y] = kernels::add_norm_rows(x, branch, {weight, bias}, {.dtype = c10::kBFloat16});
 #pragma once
 #include <optional>
 

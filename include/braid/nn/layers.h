@@ -15,11 +15,11 @@
 // Tensor parallelism: a block is a pair of split layers, and what stands between blocks (norms,
 // residuals) is as on one rank, but of this rank's tokens with Layout::sequence (dimension 1).
 //
-//   fc1 = child<Linear>("fc1", width, hidden, {.split = Split::columns});   // q, k, v: .unit =
-//   width fc2 = child<Linear>("fc2", hidden, width, {.split = Split::rows});      // of a head h =
-//   columns(x, pass, {fc1.get()})[0];   // enters once for all layers in the list; fc1->held() h =
-//   drop1(h, pass, fc1->window(-1));    // are its outputs; dropout is told which they are y =
-//   drop2(fc2->forward(h), pass);       // leaves: the sum over ranks, then the bias
+//   fc1 = child<Linear>("fc1", width, hidden, {.split = Split::columns});  // .unit: of a head
+//   fc2 = child<Linear>("fc2", hidden, width, {.split = Split::rows});
+//   h = columns(x, pass, {fc1.get()})[0];  // enters once for all layers in the list
+//   h = drop1(h, pass, fc1->window(-1));   // its outputs are fc1->held(); dropout is told so
+//   y = drop2(fc2->forward(h), pass);      // leaves: the sum over ranks, then the bias
 //
 // A model without tokens clears `sequence` in the Layout it builds with.
 #pragma once
