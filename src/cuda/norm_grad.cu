@@ -262,17 +262,15 @@ __global__ void norm_parts_kernel(const W* parts, PartSums sums, int count, int 
   sums.to[blockIdx.y].write(column, all);
 }
 
-constexpr int most_with_sums = 4;
-
 struct NormGradLaunch {
   at::Tensor grad, grad_sum, sum, weight, bias, statistics, grad_x, grad_branch, y, parts;
   c10::ScalarType sums;
   int64_t rows, width;
   at::Tensor keep;
   double rate;
-  bool of_branch;  // its sums
+  bool of_branch;                           // its sums
+  static constexpr int most_with_sums = 4;  // numbers at once: eight would not have the registers
 
-  // Sums of the branch for pieces of eight would not have the registers.
   template <class X, class C, class P>
   bool fits(int vec) const {
     if (of_branch && vec > most_with_sums) return false;
@@ -304,13 +302,12 @@ struct NormGradLaunch {
 
   template <class W, class X, class C, class P, int Vec>
   void with() const {
-    if (statistics.size(1) != 2) {
+    if (statistics.size(1) != 2)
       launch<W, X, C, P, Vec, false, false>();
-    } else if (!of_branch) {
+    else if (!of_branch)
       launch<W, X, C, P, Vec, true, false>();
-    } else if constexpr (Vec <= most_with_sums) {
+    else if constexpr (Vec <= most_with_sums)
       launch<W, X, C, P, Vec, true, true>();
-    }
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 

@@ -236,33 +236,31 @@ inline bool in_pieces(std::initializer_list<at::Tensor> tensors, int64_t width, 
   return true;
 }
 
+// Whether it ran.
+template <class W, class X, class C, class P, int Vec, class Run>
+bool ran_with(const Run& run) {
+  if (!run.template fits<X, C, P>(Vec)) return false;
+  run.template with<W, X, C, P, Vec>();
+  return true;
+}
+
 // Calls run.with<W, X, C, P, vec>(): dtypes of sums, of the stream, of branch and result, of the
 // weights. What is not listed runs number by number.
 template <class Run>
 void with_row_types(const Run& run) {
   using c10::BFloat16, c10::Half;
-  if (run.template fits<float, BFloat16, float>(4))
-    return run.template with<float, float, BFloat16, float, 4>();
-  if (run.template fits<BFloat16, BFloat16, BFloat16>(8))
-    return run.template with<float, BFloat16, BFloat16, BFloat16, 8>();
-  if (run.template fits<BFloat16, BFloat16, BFloat16>(4))
-    return run.template with<float, BFloat16, BFloat16, BFloat16, 4>();
-  if (run.template fits<BFloat16, BFloat16, float>(8))
-    return run.template with<float, BFloat16, BFloat16, float, 8>();
-  if (run.template fits<BFloat16, BFloat16, float>(4))
-    return run.template with<float, BFloat16, BFloat16, float, 4>();
-  if (run.template fits<float, BFloat16, BFloat16>(4))
-    return run.template with<float, float, BFloat16, BFloat16, 4>();
-  if (run.template fits<float, float, float>(4))
-    return run.template with<float, float, float, float, 4>();
-  if (run.template fits<float, Half, float>(4))
-    return run.template with<float, float, Half, float, 4>();
-  if (run.template fits<Half, Half, Half>(8))
-    return run.template with<float, Half, Half, Half, 8>();
-  if (run.template fits<Half, Half, float>(4))
-    return run.template with<float, Half, Half, float, 4>();
-  if (run.template fits<double, double, double>(2))
-    return run.template with<double, double, double, double, 2>();
+  const bool ran =
+      ran_with<float, float, BFloat16, float, 4>(run) ||
+      ran_with<float, BFloat16, BFloat16, BFloat16, 8>(run) ||
+      ran_with<float, BFloat16, BFloat16, BFloat16, 4>(run) ||
+      ran_with<float, BFloat16, BFloat16, float, 8>(run) ||
+      ran_with<float, BFloat16, BFloat16, float, 4>(run) ||
+      ran_with<float, float, BFloat16, BFloat16, 4>(run) ||
+      ran_with<float, float, float, float, 4>(run) || ran_with<float, float, Half, float, 4>(run) ||
+      ran_with<float, Half, Half, Half, 8>(run) || ran_with<float, Half, Half, Half, 4>(run) ||
+      ran_with<float, Half, Half, float, 4>(run) ||
+      ran_with<double, double, double, double, 2>(run);
+  if (ran) return;
   if (run.sums == at::kDouble) return run.template with<double, AnyType, AnyType, AnyType, 1>();
   run.template with<float, AnyType, AnyType, AnyType, 1>();
 }
