@@ -47,5 +47,15 @@ TEST_F(Cli, InspectMemoryIsReadable) {
   EXPECT_EQ(braid_run({"inspect", config("vit"), "--memory", "--device", "tpu"}).code, 2);
 }
 
+TEST_F(Cli, InspectMemoryTellsOfNarrowStreams) {
+  const auto said = [&](const std::string& model, const std::string& set) {
+    return contains(braid_run({"inspect", config(model), "--memory", "--set", set}).out,
+                    "--set train.stream=bf16");
+  };
+  EXPECT_TRUE(said("vit", "train.precision=bf16"));
+  EXPECT_FALSE(said("vit", "train.precision=bf16_params"));
+  EXPECT_FALSE(said("mlp", "train.precision=bf16"));
+}
+
 }  // namespace
 }  // namespace braid::test
