@@ -152,6 +152,7 @@ class Watch {
   int passed_on_ = 0;  // signal
   bool killed_ = false;
   bool ending_ = false;
+  bool talking_ = false;  // the others were not asked yet
   Instant ending_since_ = {};
   int verdict_ = -1;
   const Child* blamed_ = nullptr;
@@ -241,8 +242,9 @@ const Child* Watch::first_left() const {
 
 void Watch::judge() {
   if (ending_) {
-    if (!killed_ && seconds_until(ending_since_) < -options_.grace_seconds) kill_all();
-    return;
+    const double patience = talking_ ? options_.talk_seconds : options_.grace_seconds;
+    if (killed_ || seconds_until(ending_since_) > -patience) return;
+    return talking_ ? end_all() : kill_all();
   }
   const double patience = timeouts(options_.launch).collective + 5;
   const Child* stopped = first_in(State::stopped);
@@ -280,7 +282,10 @@ void Watch::blame(const std::string& sentence, const Child& child, int code) {
                          : "";
   say(fmt::format("braid: {} {}{}{}{}", name(child), sentence,
                   all_ended() ? "" : "; the other ranks are ended", hint, last_lines(child)));
-  end_all();
+  if (child.state != State::ended) return end_all();
+  // SIGTERM would end a rank that is on its way out before it can say what it lost.
+  ending_ = talking_ = true;
+  ending_since_ = std::chrono::steady_clock::now();
 }
 
 // Rank 0 has the terminal: if it is lost, what the others found out is in their logs.
@@ -294,6 +299,7 @@ void Watch::tell_of_others() const {
 
 void Watch::end_all() {
   ending_ = true;
+  talking_ = false;
   ending_since_ = std::chrono::steady_clock::now();
   for (Child& child : children_) {
     if (child.state == State::ended) continue;
@@ -307,6 +313,7 @@ void Watch::end_all() {
 
 void Watch::kill_all() {
   ending_ = killed_ = true;
+  talking_ = false;
   for (Child& child : children_) {
     child.asked = true;
     if (child.state != State::ended) kill_group(child);

@@ -27,6 +27,7 @@ class Spawn : public testing::Test {
     options_.ranks = 3;
     options_.command = {"/bin/sh", "-c", script, mark()};
     options_.log_dir = dir_ / "logs";
+    options_.talk_seconds = talk_;
     options_.grace_seconds = 0.5;
     options_.early_seconds = 0.5;
     options_.launch.timeout = {20};
@@ -59,11 +60,22 @@ class Spawn : public testing::Test {
   std::string ready() const { return "echo $RANK >> " + file("ready") + "; "; }
 
   TempDir dir_;
+  double talk_ = 0.3;
   SpawnOptions options_;
   std::mutex mutex_;
   std::string said_;
   double seconds_ = 0;
 };
+
+TEST_F(Spawn, TheOthersMaySayWhatTheyLost) {
+  talk_ = 20;
+  const std::string said = (dir_ / "said").string();
+  EXPECT_EQ(
+      run("if [ $RANK = 1 ]; then kill -9 $$; fi; sleep 0.15; echo $RANK >> " + said + "; exit 5"),
+      5);
+  EXPECT_EQ(text_of(said).size(), 4U) << text_of(said);  // two lines
+  EXPECT_TRUE(contains(said_, "was killed by SIGKILL; the other ranks are ended"));
+}
 
 TEST_F(Spawn, EachRankKnowsItsPlaceAndHasALog) {
   EXPECT_EQ(run("echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $BRAID_STORE; "

@@ -24,6 +24,7 @@ struct SpawnOptions {
   std::filesystem::path log_dir = "logs";
   Environment here = {};
   Options launch = {};
+  double talk_seconds = 4;    // for the others to find out and say what they lost
   double grace_seconds = 5;   // between asking a rank to end and killing it
   double early_seconds = 10;  // that ranks may run on after one has left
   std::function<void(const std::string& line)> say = {};  // empty: to stderr
