@@ -15,12 +15,18 @@ namespace {
 
 constexpr double store_seconds = 1.2;    // for an answer of the store: it is there or it is lost
 constexpr double collect_seconds = 2.0;  // for the answers of all ranks: two beats
-constexpr double verdict_seconds = 0.8;  // longer for the rank that has the word
+constexpr double verdict_seconds = 0.8;  // longer for the rank that has the word, and a beat:
+constexpr double longest_beat = 1.0;     // it may have heard of the alarm so much later
 constexpr double look_seconds = 0.05;
 const std::string no_verdict = "-";  // every rank has said for itself why it left
 
 double alarm_wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// A rank that has ended by itself leaves it to those that lost it.
+bool has_the_word(const Sign& sign) {
+  return sign.doing != Doing::left && sign.doing != Doing::done;
 }
 
 std::string answer_key(int rank) { return fmt::format("answer/{}", rank); }
@@ -51,20 +57,28 @@ std::string Watch::State::find_verdict(const Alarm& mine) {
   found.answered.resize(static_cast<size_t>(size));
   bool complete = false;
   while (!complete && spent() < collect_seconds) {
-    if (read_verdict(look_seconds)) return "";
+    if (read_verdict(look_seconds)) return said_by_another(answer);
     if (rank == 0) complete = collect(found);
   }
   collect(found);
-  if (lower_rank_answers(found) && read_verdict(verdict_seconds)) return "";
-  return claim_verdict(found);
+  const double patience = verdict_seconds + std::min(beat_seconds, longest_beat);
+  if (lower_rank_answers(found) && read_verdict(patience)) return "";
+  std::string text = claim_verdict(found);
+  if (text.empty() && read_verdict(verdict_seconds)) return said_by_another(answer);
+  return text;
+}
+
+// Rank 0 has the terminal. If it was to speak and was too late, it says what another one found:
+// that one's line is in a log.
+std::string Watch::State::said_by_another(const Sign& mine) const {
+  const std::lock_guard lock(mutex);
+  return rank == 0 && has_the_word(mine) ? line : "";
 }
 
 // The first rank alive has the word.
 bool Watch::State::lower_rank_answers(const Findings& found) const {
-  for (size_t other = 0; other < static_cast<size_t>(rank); ++other) {
-    const Doing doing = found.signs[other].doing;
-    if (found.answered[other] && doing != Doing::left && doing != Doing::done) return true;
-  }
+  for (size_t other = 0; other < static_cast<size_t>(rank); ++other)
+    if (found.answered[other] && has_the_word(found.signs[other])) return true;
   return false;
 }
 

@@ -36,6 +36,7 @@ struct Watch::State {
   bool read_verdict(double seconds);
   bool collect(Findings& found);
   std::string claim_verdict(const Findings& found);
+  std::string said_by_another(const Sign& mine) const;
   bool lower_rank_answers(const Findings& found) const;
   void tell(const std::string& line);
   void end_rank();

@@ -146,6 +146,17 @@ TEST(Watch, GivesTheStartATimeOfItsOwn) {
   EXPECT_EQ(stage.ended, std::vector{5}) << "the exit code of communication";
 }
 
+// Another rank spoke, into a log: who looks at the terminal sees rank 0's lines.
+TEST(Watch, Rank0RepeatsWhatARankSaidInItsPlace) {
+  Stage stage;
+  const comm::Store store = stage.store.under("watch");
+  ASSERT_TRUE(store.claim("word"));
+  store.set("verdict", "rank 2 is gone");
+  stage.run(2, {.collective = 5, .step = 0.1, .start = 0.3},
+            [](const comm::Group&, comm::Watch&) { sleep_for(1.5); });
+  EXPECT_EQ(stage.line(), "rank 2 is gone") << "once, by rank 0 alone";
+}
+
 TEST(Watch, IsSilentWhenAllRanksLeaveByThemselves) {
   Stage stage;
   const auto start = std::chrono::steady_clock::now();
