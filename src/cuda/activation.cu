@@ -9,21 +9,10 @@
 
 #include "cuda/activation.h"
 #include "cuda/map_and_sum.cuh"
+#include "cuda/ptx.cuh"
 
 namespace braid::cuda {
 namespace {
-
-// One instruction each; what they cannot tell apart is smaller than fp32 rounds.
-__device__ inline float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ inline float one_over(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 constexpr float log2_e = 1.44269504f;
 

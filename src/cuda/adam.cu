@@ -4,9 +4,6 @@
 // 16-byte loads and stores, past the caches. Its CPU twin is adam_cpu.
 #include <ATen/Dispatch.h>
 #include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -15,6 +12,8 @@
 #include <type_traits>
 
 #include "cuda/aligned.h"
+#include "cuda/launch.cuh"
+#include "cuda/ptx.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -83,13 +82,10 @@ __device__ AdamFactors<W> factors_of(const AdamArguments& a, const AdamEntry& en
 // Rounded to 16 bits anyway: the fast square root and division (2^-22) will do.
 template <bool fast, class W>
 __device__ __forceinline__ W step_of(W m, W v, const AdamFactors<W>& f) {
-  if constexpr (fast) {
-    float root;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(v));
-    return __fdividef(f.size * m, fmaf(root, f.root, f.eps));
-  } else {
+  if constexpr (fast)
+    return __fdividef(f.size * m, fmaf(root_of(v), f.root, f.eps));
+  else
     return f.size * m / (sqrt(v) * f.root + f.eps);
-  }
 }
 
 template <bool fast, class W>
@@ -313,7 +309,7 @@ struct AdamLaunches {
   void add(AdamEntry entry) {
     if (entry.count == 0) return;
     const int64_t more = (entry.count + adam_chunk - 1) / adam_chunk;
-    if (arguments.tensors == most_tensors || chunks + more > INT32_MAX) launch();
+    if (arguments.tensors == most_tensors || chunks + more > INT32_MAX) go();
     entry.first_chunk = static_cast<int>(chunks);
     entry.vectors =
         aligned(16, {entry.target, entry.exp_avg, entry.exp_avg_sq, entry.weight, entry.grad});
@@ -321,11 +317,9 @@ struct AdamLaunches {
     chunks += more;
   }
 
-  void launch() {
+  void go() {
     if (arguments.tensors == 0) return;
-    kernel<<<static_cast<unsigned>(chunks), adam_threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        arguments);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    launch(kernel, {chunks, adam_threads}, arguments);
     arguments.tensors = 0;
     chunks = 0;
   }
@@ -361,7 +355,7 @@ void adam(at::TensorList targets, at::TensorList grads, at::TensorList exp_avgs,
                   .count = targets[i].numel(),
                   .first_chunk = 0,
                   .vectors = false});
-  launches.launch();
+  launches.go();
 }
 
 TORCH_LIBRARY_IMPL(braid, CUDA, library) { library.impl("adam_", &adam); }

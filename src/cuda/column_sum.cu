@@ -53,9 +53,7 @@ at::Tensor column_sum(const at::Tensor& given, c10::ScalarType dtype) {
     using Wide = at::opmath_type<scalar_t>;
     constexpr int pack = 16 / sizeof(scalar_t);
     const auto run = wide ? stretch_kernel<scalar_t, pack> : stretch_kernel<scalar_t, 1>;
-    run<<<plan.blocks(), plan.threads(), 0, c10::cuda::getCurrentCUDAStream()>>>(
-        view, plan, stretches.mutable_data_ptr<Wide>());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    launch(run, {plan.blocks(), plan.threads()}, view, plan, stretches.mutable_data_ptr<Wide>());
     join_stretches<Wide>(stretches, sum);
   });
   return sum;

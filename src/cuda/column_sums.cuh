@@ -92,14 +92,12 @@ __global__ void __launch_bounds__(join_lanes* join_strands)
 template <class Wide>
 void join_stretches(const at::Tensor& stretches, at::Tensor& sum) {
   const int64_t width = sum.size(0);
-  const auto blocks = static_cast<unsigned>((width + join_lanes - 1) / join_lanes);
+  const int64_t blocks = (width + join_lanes - 1) / join_lanes;
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, sum.scalar_type(), "column_sum", [&] {
-    join_stretches_kernel<Wide, scalar_t>
-        <<<blocks, join_lanes * join_strands, 0, c10::cuda::getCurrentCUDAStream()>>>(
-            stretches.const_data_ptr<Wide>(), stretches.size(0), width,
-            sum.mutable_data_ptr<scalar_t>());
+    launch(join_stretches_kernel<Wide, scalar_t>, {blocks, join_lanes * join_strands},
+           stretches.const_data_ptr<Wide>(), stretches.size(0), width,
+           sum.mutable_data_ptr<scalar_t>());
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 }  // namespace braid::cuda

@@ -4,12 +4,11 @@
 #include <ATen/Dispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include <type_traits>
+
+#include "cuda/launch.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -88,12 +87,10 @@ at::Tensor row_logsumexp(const at::Tensor& given) {
   if (scores.size(0) == 0) return out;
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, scores.scalar_type(), "row_logsumexp", [&] {
-        row_logsumexp_kernel<scalar_t><<<static_cast<unsigned>(scores.size(0)), entropy_threads, 0,
-                                         c10::cuda::getCurrentCUDAStream()>>>(
-            scores.const_data_ptr<scalar_t>(), out.mutable_data_ptr<Wide<scalar_t>>(),
-            scores.size(1));
+        launch(row_logsumexp_kernel<scalar_t>, {scores.size(0), entropy_threads},
+               scores.const_data_ptr<scalar_t>(), out.mutable_data_ptr<Wide<scalar_t>>(),
+               scores.size(1));
       });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 
@@ -108,14 +105,11 @@ at::Tensor cross_entropy_grad(const at::Tensor& grad, const at::Tensor& given,
                    wanted = target.contiguous();
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, scores.scalar_type(), "cross_entropy_grad", [&] {
-        cross_entropy_grad_kernel<scalar_t>
-            <<<static_cast<unsigned>(scores.size(0)), entropy_threads, 0,
-               c10::cuda::getCurrentCUDAStream()>>>(
-                out.mutable_data_ptr<scalar_t>(), rows.const_data_ptr<Wide<scalar_t>>(),
-                scores.const_data_ptr<scalar_t>(), sums.const_data_ptr<Wide<scalar_t>>(),
-                wanted.const_data_ptr<int64_t>(), scores.size(1), first);
+        launch(cross_entropy_grad_kernel<scalar_t>, {scores.size(0), entropy_threads},
+               out.mutable_data_ptr<scalar_t>(), rows.const_data_ptr<Wide<scalar_t>>(),
+               scores.const_data_ptr<scalar_t>(), sums.const_data_ptr<Wide<scalar_t>>(),
+               wanted.const_data_ptr<int64_t>(), scores.size(1), first);
       });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 

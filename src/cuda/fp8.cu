@@ -6,26 +6,19 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-#include <cuda_fp8.h>
 #include <torch/library.h>
 
 #include <tuple>
 
 #include "cuda/aligned.h"
 #include "cuda/map_rows.cuh"
+#include "cuda/ptx.cuh"
 #include "kernels/fp8_codes.h"
 
 namespace braid::cuda {
 namespace {
 
 constexpr int scale_threads = 256, tile = 64, tile_rows = 8;  // threads of a tile: 32 x tile_rows
-
-__device__ inline uint8_t code_of(float x, bool e5m2) {
-  return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, e5m2 ? __NV_E5M2 : __NV_E4M3);
-}
 
 __device__ inline float block_max(float value) {
   __shared__ float of_warp[32];
@@ -76,10 +69,9 @@ at::Tensor fp8_scale(at::TensorList parts, bool e5m2) {
       const int64_t blocks = std::min<int64_t>((packs + 1023) / 1024, 132 * 8);
       const auto run =
           wide ? scale_kernel<scalar_t, 16 / sizeof(scalar_t)> : scale_kernel<scalar_t, 1>;
-      run<<<static_cast<unsigned>(blocks), scale_threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-          view, packs, of_row, per_step, scale.mutable_data_ptr<float>());
+      launch(run, {blocks, scale_threads}, view, packs, of_row, per_step,
+             scale.mutable_data_ptr<float>());
     });
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
   return scale;
 }
@@ -109,7 +101,7 @@ __global__ void __launch_bounds__(32 * tile_rows)
     Pack<uint8_t, 8> codes;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      codes.at[e] = code_of(static_cast<float>(pack.at[e]) * inverse, e5m2);
+      codes.at[e] = fp8_code(static_cast<float>(pack.at[e]) * inverse, e5m2);
       held[lane + e][line + step] = codes.at[e];
     }
     if (plain.data != nullptr)
@@ -143,10 +135,9 @@ void write_codes(const at::Tensor& given, const at::Tensor& scale, bool e5m2, Co
   const dim3 grid(static_cast<unsigned>((part.size(1) + tile - 1) / tile),
                   static_cast<unsigned>((part.size(0) + tile - 1) / tile));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, part.scalar_type(), "fp8_codes", [&] {
-    codes_kernel<scalar_t><<<grid, 32 * tile_rows, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        view, part.size(0), part.size(1), scale.const_data_ptr<float>(), e5m2, plain, turned);
+    launch(codes_kernel<scalar_t>, {grid, 32 * tile_rows}, view, part.size(0), part.size(1),
+           scale.const_data_ptr<float>(), e5m2, plain, turned);
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 uint8_t* bytes_of(const at::Tensor& codes) {
@@ -195,7 +186,8 @@ __global__ void __launch_bounds__(scale_threads)
     const auto pack = *reinterpret_cast<const Pack<T, 8>*>(row + i);
     Pack<uint8_t, 8> to;
 #pragma unroll
-    for (int e = 0; e < 8; ++e) to.at[e] = code_of(static_cast<float>(pack.at[e]) * inverse, false);
+    for (int e = 0; e < 8; ++e)
+      to.at[e] = fp8_code(static_cast<float>(pack.at[e]) * inverse, false);
     *reinterpret_cast<Pack<uint8_t, 8>*>(codes + blockIdx.x * width + i) = to;
   }
 }
@@ -205,11 +197,8 @@ void write_row_codes(const at::Tensor& given, uint8_t* codes, float* scales) {
   const at::Tensor x = at_vectors(given);
   const RowView view = {const_cast<void*>(x.const_data_ptr()), x.stride(0)};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "fp8_rows", [&] {
-    row_codes_kernel<scalar_t>
-        <<<static_cast<unsigned>(x.size(0)), scale_threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-            view, x.size(1), codes, scales);
+    launch(row_codes_kernel<scalar_t>, {x.size(0), scale_threads}, view, x.size(1), codes, scales);
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 std::tuple<at::Tensor, at::Tensor> fp8_rows(at::TensorList parts) {

@@ -6,13 +6,13 @@
 #include <ATen/Dispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <type_traits>
+
+#include "cuda/launch.cuh"
+#include "cuda/ptx.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -36,13 +36,10 @@ struct Exponential {
   SumOf<T> top;
 
   __device__ __forceinline__ SumOf<T> operator()(SumOf<T> x) const {
-    if constexpr (sizeof(T) == 2) {
-      float power;
-      asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"((x - top) * 1.44269504f));
-      return power;
-    } else {
+    if constexpr (sizeof(T) == 2)
+      return power_of_two((x - top) * 1.44269504f);
+    else
       return exp(x - top);
-    }
   }
 };
 
@@ -189,8 +186,7 @@ __device__ void clear_row(const EntropyRows<T>& a, T* row) {
 
 template <class T>
 __global__ void __launch_bounds__(row_threads, 2) entropy_rows_kernel(const EntropyRows<T> a) {
-  extern __shared__ uint4 shared_row[];
-  auto* cache = reinterpret_cast<Sixteen<T>*>(shared_row);
+  auto* cache = shared_memory<Sixteen<T>>();
   T* row = a.scores + static_cast<int64_t>(blockIdx.x) * a.stride;
   const int64_t target = a.target[blockIdx.x];
   if (target == a.ignored) {
@@ -221,11 +217,7 @@ void launch_entropy_rows(EntropyRows<T> a, int64_t rows) {
   a.vectors = aligned ? a.classes / Sixteen<T>::count : 0;
   a.cached = static_cast<int>(std::min<int64_t>(a.vectors, row_cache_bytes() / 16));
   const auto shared = static_cast<int>(a.cached * sizeof(Sixteen<T>));
-  C10_CUDA_CHECK(cudaFuncSetAttribute(entropy_rows_kernel<T>,
-                                      cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-  entropy_rows_kernel<T>
-      <<<static_cast<unsigned>(rows), row_threads, shared, c10::cuda::getCurrentCUDAStream()>>>(a);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(entropy_rows_kernel<T>, {rows, row_threads, shared}, a);
 }
 
 void cross_entropy_in_place(const at::Tensor& scores, const at::Tensor& losses,
@@ -275,10 +267,8 @@ void scale_in_place(const at::Tensor& x, const at::Tensor& factor) {
     const bool aligned = reinterpret_cast<uintptr_t>(values) % 16 == 0;
     const int64_t vectors = aligned ? count / Sixteen<scalar_t>::count : 0;
     const int64_t blocks = std::min<int64_t>((count + 2047) / 2048, 132 * 8);
-    scale_kernel<scalar_t>
-        <<<static_cast<unsigned>(blocks), 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
-            values, count, vectors, factor.const_data_ptr<SumOf<scalar_t>>());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    launch(scale_kernel<scalar_t>, {blocks, 256}, values, count, vectors,
+           factor.const_data_ptr<SumOf<scalar_t>>());
   });
 }
 

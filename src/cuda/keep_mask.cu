@@ -5,12 +5,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include "braid/core/mix.h"
+#include "cuda/launch.cuh"
 #include "kernels/drop_window.h"
 
 namespace braid::cuda {
@@ -41,10 +39,8 @@ at::Tensor keep_mask(const at::Tensor& like, double rate, int64_t key, int64_t f
   if (mask.numel() == 0) return mask;
   const uint64_t limit = mix_threshold(rate);
   const int64_t blocks = std::min<int64_t>((mask.numel() + 255) / 256, 4096);
-  keep_mask_kernel<<<blocks, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
-      static_cast<bool*>(mask.mutable_data_ptr()), mask.numel(), limit, static_cast<uint64_t>(key),
-      static_cast<uint64_t>(first), place_of(step));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(keep_mask_kernel, {blocks, 256}, static_cast<bool*>(mask.mutable_data_ptr()), mask.numel(),
+         limit, static_cast<uint64_t>(key), static_cast<uint64_t>(first), place_of(step));
   return mask;
 }
 
@@ -64,11 +60,9 @@ at::Tensor keep_part(const at::Tensor& like, double rate, int64_t key, int64_t f
   at::Tensor mask = at::empty(like.sizes(), like.options().dtype(c10::kBool));
   if (mask.numel() == 0) return mask;
   const int64_t blocks = std::min<int64_t>((mask.numel() + 255) / 256, 4096);
-  keep_part_kernel<<<blocks, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
-      static_cast<bool*>(mask.mutable_data_ptr()), mask.numel(), mix_threshold(rate),
-      static_cast<uint64_t>(key), kernels::drop_places(like.sizes(), whole, held, first),
-      place_of(step));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(keep_part_kernel, {blocks, 256}, static_cast<bool*>(mask.mutable_data_ptr()), mask.numel(),
+         mix_threshold(rate), static_cast<uint64_t>(key),
+         kernels::drop_places(like.sizes(), whole, held, first), place_of(step));
   return mask;
 }
 

@@ -3,9 +3,6 @@
 // A thread has `vec` neighbours of C', which are all numbers or all zeros.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 #include <torch/library.h>
@@ -15,6 +12,7 @@
 #include <optional>
 
 #include "cuda/aligned.h"
+#include "cuda/launch.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -123,8 +121,8 @@ struct LanesLaunch {
   template <class Index, class Run>
   void by_vec(const Run& run) const {
     const int64_t v = vec(), groups = numbers / v;
-    const auto blocks = static_cast<unsigned>(
-        std::min<int64_t>((groups + lanes_threads - 1) / lanes_threads, 132 * 32));
+    const int64_t blocks =
+        std::min<int64_t>((groups + lanes_threads - 1) / lanes_threads, 132 * 32);
     if (v == 4) return run.template operator()<4, Index>(static_cast<Index>(groups), blocks);
     if (v == 2) return run.template operator()<2, Index>(static_cast<Index>(groups), blocks);
     run.template operator()<1, Index>(static_cast<Index>(groups), blocks);
@@ -153,17 +151,14 @@ at::Tensor pad_lanes(const at::Tensor& x, at::IntArrayRef lanes, c10::ScalarType
   at::Tensor out =
       at::empty({x.size(0) / lanes[0] * lanes[1], places, padded}, x.options().dtype(dtype));
   if (out.numel() == 0) return out;
-  const LanesLaunch launch = {
+  const LanesLaunch ways = {
       lanes, columns, places, padded, out.numel(), x.const_data_ptr(), out.const_data_ptr(), {}};
   with_lane_types(dtype, x.scalar_type(), [&]<class To, class From>() {
-    launch.go([&]<int vec, class Index>(Index groups, unsigned blocks) {
-      pad_lanes_kernel<To, From, vec, Index>
-          <<<blocks, lanes_threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-              out.mutable_data_ptr<To>(), x.const_data_ptr<From>(), groups,
-              launch.places_of<Index>());
+    ways.go([&]<int vec, class Index>(Index groups, int64_t blocks) {
+      launch(pad_lanes_kernel<To, From, vec, Index>, {blocks, lanes_threads},
+             out.mutable_data_ptr<To>(), x.const_data_ptr<From>(), groups, ways.places_of<Index>());
     });
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 
@@ -174,23 +169,21 @@ at::Tensor trim_lanes(const at::Tensor& x, at::IntArrayRef lanes, c10::ScalarTyp
   at::Tensor out =
       at::empty({x.size(0) / lanes[1] * lanes[0], columns, places}, x.options().dtype(dtype));
   if (out.numel() == 0) return out;
-  const LanesLaunch launch = {lanes,
-                              columns,
-                              places,
-                              padded,
-                              x.numel(),
-                              x.const_data_ptr(),
-                              out.const_data_ptr(),
-                              onto ? onto->const_data_ptr() : nullptr};
+  const LanesLaunch ways = {lanes,
+                            columns,
+                            places,
+                            padded,
+                            x.numel(),
+                            x.const_data_ptr(),
+                            out.const_data_ptr(),
+                            onto ? onto->const_data_ptr() : nullptr};
   with_lane_types(dtype, x.scalar_type(), [&]<class To, class From>() {
-    launch.go([&]<int vec, class Index>(Index groups, unsigned blocks) {
-      trim_lanes_kernel<To, From, vec, Index>
-          <<<blocks, lanes_threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-              out.mutable_data_ptr<To>(), x.const_data_ptr<From>(),
-              onto ? onto->const_data_ptr<To>() : nullptr, groups, launch.places_of<Index>());
+    ways.go([&]<int vec, class Index>(Index groups, int64_t blocks) {
+      launch(trim_lanes_kernel<To, From, vec, Index>, {blocks, lanes_threads},
+             out.mutable_data_ptr<To>(), x.const_data_ptr<From>(),
+             onto ? onto->const_data_ptr<To>() : nullptr, groups, ways.places_of<Index>());
     });
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 

@@ -74,9 +74,8 @@ at::Tensor map_and_sum(const std::array<at::Tensor, In>& inputs,
     if constexpr (F::template takes<scalar_t>) {
       const auto run = rows.wide ? map_and_sum_kernel<scalar_t, pack, In, Out, F>
                                  : map_and_sum_kernel<scalar_t, 1, In, Out, F>;
-      run<<<plan.blocks(), plan.threads(), 0, c10::cuda::getCurrentCUDAStream()>>>(
-          rows.in, rows.out, plan, f, stretches.mutable_data_ptr<Wide>());
-      C10_CUDA_KERNEL_LAUNCH_CHECK();
+      launch(run, {plan.blocks(), plan.threads()}, rows.in, rows.out, plan, f,
+             stretches.mutable_data_ptr<Wide>());
       join_stretches<Wide>(stretches, sum);
     } else {
       TORCH_INTERNAL_ASSERT(false, "not a kernel of ", like.scalar_type());

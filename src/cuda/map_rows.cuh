@@ -15,11 +15,9 @@
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include "cuda/aligned.h"
+#include "cuda/launch.cuh"
 
 namespace braid::cuda {
 
@@ -97,10 +95,8 @@ void launch_map(const RowViews<In>& in, const RowViews<Out>& out, int64_t rows, 
                 const F& f) {
   const int64_t of_row = width / Width, packs = rows * of_row;
   const int64_t blocks = (packs + map_threads * map_packs - 1) / (map_threads * map_packs);
-  map_rows_kernel<T, Width, In, Out, F>
-      <<<static_cast<unsigned>(blocks), map_threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-          in, out, packs, static_cast<uint32_t>(of_row), f);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(map_rows_kernel<T, Width, In, Out, F>, {blocks, map_threads}, in, out, packs,
+         static_cast<uint32_t>(of_row), f);
 }
 
 // Inputs and outputs [..., width] of one shape and dtype as the kernels take them.

@@ -7,12 +7,10 @@
 #include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include "braid/kernels/masks.h"
+#include "cuda/launch.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -49,10 +47,9 @@ at::Tensor pack_bits(const at::Tensor& values) {
   if (bits.numel() == 0) return bits;
   AT_DISPATCH_ALL_TYPES_AND3(
       c10::kBool, c10::kHalf, c10::kBFloat16, flat.scalar_type(), "pack_bits", [&] {
-        pack_kernel<<<grid_of(bits.numel()), threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-            bits.mutable_data_ptr<uint8_t>(), flat.const_data_ptr<scalar_t>(), flat.numel());
+        launch(pack_kernel<scalar_t>, {grid_of(bits.numel()), threads},
+               bits.mutable_data_ptr<uint8_t>(), flat.const_data_ptr<scalar_t>(), flat.numel());
       });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return bits;
 }
 
@@ -67,9 +64,8 @@ at::Tensor unpack_bits(const at::Tensor& bits, at::IntArrayRef sizes) {
   const c10::cuda::CUDAGuard guard(bits.device());
   at::Tensor values = at::empty(sizes, bits.options().dtype(c10::kBool));
   if (values.numel() == 0) return values;
-  unpack_kernel<<<grid_of(values.numel()), threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-      values.mutable_data_ptr<bool>(), bits.const_data_ptr<uint8_t>(), values.numel());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(unpack_kernel, {grid_of(values.numel()), threads}, values.mutable_data_ptr<bool>(),
+         bits.const_data_ptr<uint8_t>(), values.numel());
   return values;
 }
 
@@ -105,11 +101,10 @@ std::tuple<at::Tensor, at::Tensor> quantize_blocks(const at::Tensor& values) {
   if (count == 0) return {codes, scales};
   AT_DISPATCH_FLOATING_TYPES_AND2(
       c10::kHalf, c10::kBFloat16, flat.scalar_type(), "quantize_blocks", [&] {
-        quantize_kernel<<<blocks, kernels::block_elements, 0, c10::cuda::getCurrentCUDAStream()>>>(
-            codes.mutable_data_ptr<int8_t>(), scales.mutable_data_ptr<float>(),
-            flat.const_data_ptr<scalar_t>(), count);
+        launch(quantize_kernel<scalar_t>, {blocks, kernels::block_elements},
+               codes.mutable_data_ptr<int8_t>(), scales.mutable_data_ptr<float>(),
+               flat.const_data_ptr<scalar_t>(), count);
       });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {codes, scales};
 }
 
@@ -130,11 +125,10 @@ at::Tensor dequantize_blocks(const at::Tensor& codes, const at::Tensor& scales,
   at::Tensor values = flat_empty(codes.numel(), codes, dtype);
   if (values.numel() == 0) return values;
   AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, dtype, "dequantize_blocks", [&] {
-    dequantize_kernel<<<grid_of(values.numel()), threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        values.mutable_data_ptr<scalar_t>(), codes.const_data_ptr<int8_t>(),
-        scales.const_data_ptr<float>(), values.numel());
+    launch(dequantize_kernel<scalar_t>, {grid_of(values.numel()), threads},
+           values.mutable_data_ptr<scalar_t>(), codes.const_data_ptr<int8_t>(),
+           scales.const_data_ptr<float>(), values.numel());
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return values;
 }
 
@@ -159,11 +153,10 @@ at::Tensor gate_by_bits(const at::Tensor& grad, const at::Tensor& bits, double s
   if (gated.numel() == 0) return gated;
   AT_DISPATCH_FLOATING_TYPES_AND2(
       c10::kHalf, c10::kBFloat16, flat.scalar_type(), "gate_by_bits", [&] {
-        gate_kernel<<<grid_of(flat.numel()), threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-            gated.mutable_data_ptr<scalar_t>(), flat.const_data_ptr<scalar_t>(),
-            bits.const_data_ptr<uint8_t>(), flat.numel(), slope);
+        launch(gate_kernel<scalar_t>, {grid_of(flat.numel()), threads},
+               gated.mutable_data_ptr<scalar_t>(), flat.const_data_ptr<scalar_t>(),
+               bits.const_data_ptr<uint8_t>(), flat.numel(), slope);
       });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return gated;
 }
 

@@ -2,9 +2,6 @@
 // The forward pass of kernels/norm.h on the GPU; its CPU twin is norm_on_cpu.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include <tuple>
@@ -185,22 +182,18 @@ struct NormLaunch {
 
   template <class W, class X, class C, class P, int Vec>
   void with() const {
-    const auto stream = c10::cuda::getCurrentCUDAStream();
     const RowPlan plan = row_plan(width, Vec);
     if constexpr (std::is_same_v<X, AnyType>)
       if (plan.threads == 0) {
-        norm_long_kernel<W>
-            <<<static_cast<unsigned>(rows), norm_block, 0, stream>>>(arguments<W, X, C, P>());
-        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        launch(norm_long_kernel<W>, {rows, norm_block}, arguments<W, X, C, P>());
         return;
       }
     const int64_t in_block = norm_block / plan.threads;
-    const auto blocks = static_cast<unsigned>((rows + in_block - 1) / in_block);
+    const int64_t blocks = (rows + in_block - 1) / in_block;
     with_items<Vec>(plan.items, [&](auto items) {
-      norm_kernel<W, X, C, P, Vec, items.value>
-          <<<blocks, norm_block, 0, stream>>>(arguments<W, X, C, P>(), RowThreads{plan.threads});
+      launch(norm_kernel<W, X, C, P, Vec, items.value>, {blocks, norm_block},
+             arguments<W, X, C, P>(), RowThreads{plan.threads});
     });
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 };
 

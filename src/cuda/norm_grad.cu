@@ -4,9 +4,6 @@
 // second kernel adds the shares, always in the same order.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -108,7 +105,6 @@ template <class W, class X, class C, class P, int Vec, int Items, bool Centred, 
 __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 : 1)
     norm_grad_kernel(NormGradArguments<W, X, C, P> a, RowThreads where) {
   __shared__ W slots[2][2 * norm_block / 32];
-  extern __shared__ double shared_space[];
   // 16 numbers a thread, and all of them in six places, are more than 128 registers hold: then the
   // gradient of the sum is read where it is needed, from the L2 cache.
   constexpr bool late = Centred && Items * Vec * sizeof(W) == 64;
@@ -175,7 +171,7 @@ __global__ void __launch_bounds__(norm_block, Items* Vec * sizeof(W) <= 64 ? 2 :
     if (a.grad_branch.here())
       write_zeros(a.grad_branch, wide, a.width + lane, a.pitch, where.threads);
   }
-  W* shared = reinterpret_cast<W*>(shared_space);
+  W* shared = shared_memory<W>();
   W* part = a.parts + static_cast<int64_t>(blockIdx.x) * a.width;
   const int64_t next = static_cast<int64_t>(gridDim.x) * a.width;
   write_part(of_weight, part, shared, where, a.width);
@@ -303,38 +299,34 @@ struct NormGradLaunch {
   template <class W, class X, class C, class P, int Vec>
   void with() const {
     if (statistics.size(1) != 2)
-      launch<W, X, C, P, Vec, false, false>();
+      go<W, X, C, P, Vec, false, false>();
     else if (!of_branch)
-      launch<W, X, C, P, Vec, true, false>();
+      go<W, X, C, P, Vec, true, false>();
     else if constexpr (Vec <= most_with_sums)
-      launch<W, X, C, P, Vec, true, true>();
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+      go<W, X, C, P, Vec, true, true>();
   }
 
   template <class W, class X, class C, class P, int Vec, bool Centred, bool Sums>
-  void launch() const {
-    const auto stream = c10::cuda::getCurrentCUDAStream();
-    const auto blocks = static_cast<unsigned>(parts.size(1));
+  void go() const {
+    const int64_t blocks = parts.size(1);
     RowPlan plan = row_plan(width, Vec);
     if (Sums && plan.items == 4 && plan.threads < norm_block)  // else more than registers hold
       plan = {2 * plan.threads, 2};
     if constexpr (std::is_same_v<X, AnyType>)
       if (plan.threads == 0) {
-        norm_grad_long_kernel<W, Centred, Sums>
-            <<<blocks, norm_block, 0, stream>>>(arguments<W, X, C, P>());
+        launch(norm_grad_long_kernel<W, Centred, Sums>, {blocks, norm_block},
+               arguments<W, X, C, P>());
         return;
       }
-    const size_t shared = plan.threads < norm_block ? static_cast<size_t>(width) * sizeof(W) : 0;
+    const int64_t shared = plan.threads < norm_block ? width * sizeof(W) : 0;
     with_items<Vec>(plan.items, [&](auto items) {
-      norm_grad_kernel<W, X, C, P, Vec, items.value, Centred, Sums>
-          <<<blocks, norm_block, shared, stream>>>(arguments<W, X, C, P>(),
-                                                   RowThreads{plan.threads});
+      launch(norm_grad_kernel<W, X, C, P, Vec, items.value, Centred, Sums>,
+             {blocks, norm_block, shared}, arguments<W, X, C, P>(), RowThreads{plan.threads});
     });
   }
 };
 
 void add_parts(const at::Tensor& parts, std::initializer_list<at::Tensor> wanted) {
-  const auto stream = c10::cuda::getCurrentCUDAStream();
   const int count = static_cast<int>(parts.size(1)), width = static_cast<int>(parts.size(2));
   PartSums sums = {};
   unsigned found = 0;
@@ -347,12 +339,11 @@ void add_parts(const at::Tensor& parts, std::initializer_list<at::Tensor> wanted
   }
   const dim3 grid(static_cast<unsigned>((longest + 31) / 32), found), block(32, part_rows);
   if (parts.scalar_type() == at::kDouble)
-    norm_parts_kernel<double>
-        <<<grid, block, 0, stream>>>(parts.const_data_ptr<double>(), sums, count, width);
+    launch(norm_parts_kernel<double>, {grid, block}, parts.const_data_ptr<double>(), sums, count,
+           width);
   else
-    norm_parts_kernel<float>
-        <<<grid, block, 0, stream>>>(parts.const_data_ptr<float>(), sums, count, width);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+    launch(norm_parts_kernel<float>, {grid, block}, parts.const_data_ptr<float>(), sums, count,
+           width);
 }
 
 using Grads = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;

@@ -13,6 +13,8 @@
 #include <type_traits>
 
 #include "cuda/aligned.h"
+#include "cuda/launch.cuh"
+#include "cuda/ptx.cuh"
 
 namespace braid::cuda {
 
@@ -55,9 +57,7 @@ struct Row {
       copy<piece>(at + index + i * piece / sizeof(T), raw + i * piece / sizeof(T));
   }
 
-  __device__ void ask(int64_t index) const {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(at + index));
-  }
+  __device__ void ask(int64_t index) const { ask_for(at + index); }
 
   template <class W>
   __device__ W rounded(W value) const {
@@ -196,7 +196,7 @@ __device__ void row_sums(W (&values)[Count], W* slots, RowThreads where) {
   if (threadIdx.x % 32 == 0)
 #pragma unroll
     for (int i = 0; i < Count; ++i) slots[warp * Count + i] = values[i];
-  asm volatile("bar.sync %0, %1;" ::"r"(where.group() + 1), "r"(where.threads) : "memory");
+  wait_at(where.group() + 1, where.threads);
 #pragma unroll
   for (int i = 0; i < Count; ++i) values[i] = W(0);
   for (int other = first; other < first + where.threads / 32; ++other)
@@ -265,16 +265,16 @@ void with_row_types(const Run& run) {
   run.template with<float, AnyType, AnyType, AnyType, 1>();
 }
 
-// Calls launch(std::integral_constant<int, items>) with the kernel that has room for that many.
-template <int Vec, class Launch>
-void with_items(int items, const Launch& launch) {
+// Calls run(std::integral_constant<int, items>) with the kernel that has room for that many.
+template <int Vec, class Run>
+void with_items(int items, const Run& run) {
   constexpr int few = 16 / Vec < 4 ? 16 / Vec : 4, many = 32 / Vec < 8 ? 32 / Vec : 8;
   if constexpr (Vec == 4)
     if (items <= 3)
-      return items <= 2 ? launch(std::integral_constant<int, 2>())
-                        : launch(std::integral_constant<int, 3>());
-  if (items <= few) return launch(std::integral_constant<int, few>());
-  launch(std::integral_constant<int, many>());
+      return items <= 2 ? run(std::integral_constant<int, 2>())
+                        : run(std::integral_constant<int, 3>());
+  if (items <= few) return run(std::integral_constant<int, few>());
+  run(std::integral_constant<int, many>());
 }
 
 }  // namespace braid::cuda

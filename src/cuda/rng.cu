@@ -4,9 +4,6 @@
 // fill_uniform_by_host.
 #include <ATen/Dispatch.h>
 #include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -14,6 +11,7 @@
 
 #include "braid/core/mix.h"
 #include "core/philox.h"
+#include "cuda/launch.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -71,10 +69,8 @@ void fill_by(const at::Tensor& x, int64_t first, const Draw& draw) {
   const at::Tensor flat = x.contiguous();  // x itself, or memory of its own
   const int64_t blocks = std::min<int64_t>((flat.numel() + 255) / 256, 132 * 64);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, flat.scalar_type(), "fill_by", [&] {
-    draw_kernel<scalar_t>
-        <<<static_cast<unsigned>(blocks), 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
-            flat.mutable_data_ptr<scalar_t>(), flat.numel(), first, draw);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    launch(draw_kernel<scalar_t, Draw>, {blocks, 256}, flat.mutable_data_ptr<scalar_t>(),
+           flat.numel(), first, draw);
   });
   if (!flat.is_same(x)) x.copy_(flat);
 }

@@ -5,9 +5,6 @@
 #include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include <tuple>
@@ -102,11 +99,9 @@ std::tuple<at::Tensor, at::Tensor> rotary(const at::Tensor& given_q, const at::T
     const int64_t threads = all * (half / (wide ? pack : 1));
     const dim3 grid(static_cast<unsigned>((threads + turn_threads - 1) / turn_threads), groups);
     const auto run = wide ? rotary_kernel<scalar_t, pack> : rotary_kernel<scalar_t, 1>;
-    run<<<grid, turn_threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        of_q, of_k, cos.const_data_ptr<Wide>(), sin.const_data_ptr<Wide>(), all, q.size(1),
-        static_cast<int>(half), back);
+    launch(run, {grid, turn_threads}, of_q, of_k, cos.const_data_ptr<Wide>(),
+           sin.const_data_ptr<Wide>(), all, q.size(1), static_cast<int>(half), back);
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {out_q, out_k};
 }
 

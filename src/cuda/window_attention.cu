@@ -6,10 +6,9 @@
 #include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
+
+#include "cuda/launch.cuh"
 
 namespace braid::cuda {
 namespace {
@@ -51,12 +50,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> window_attention_grad(
   x.partial = at::empty({p.parts(), p.heads, p.entries()}, table.options());
   has_fast_windows(p, qkv.scalar_type()) ? attend_fast_grad(p, x) : attend_plain(p, x);
   AT_DISPATCH_FLOATING_TYPES(table.scalar_type(), "window_table", [&] {
-    window_table_kernel<scalar_t><<<static_cast<unsigned>((table.numel() + 127) / 128), 128, 0,
-                                    c10::cuda::getCurrentCUDAStream()>>>(
-        to_table.mutable_data_ptr<scalar_t>(), x.partial.const_data_ptr<scalar_t>(), p.parts(),
-        p.heads, p.entries());
+    launch(window_table_kernel<scalar_t>, {(table.numel() + 127) / 128, 128},
+           to_table.mutable_data_ptr<scalar_t>(), x.partial.const_data_ptr<scalar_t>(), p.parts(),
+           p.heads, p.entries());
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {x.out, to_table, x.value};
 }
 

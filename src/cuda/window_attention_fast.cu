@@ -5,9 +5,8 @@
 // registers. The backward pass stays with one head and goes from window to window, so that
 // gradients of the bias are summed in registers; the next window is loaded meanwhile.
 #include <ATen/Dispatch.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
 
+#include "cuda/launch.cuh"
 #include "cuda/window_rows.cuh"
 
 namespace braid::cuda {
@@ -56,8 +55,7 @@ template <class T, int head>
 __global__ void __launch_bounds__(fast_threads)
     window_fast_kernel(FastPlaces p, const T* qkv, const float* table, T* out) {
   constexpr int size = fast_tokens * pitch_of<head>;
-  extern __shared__ __align__(16) char fast_memory[];
-  T* q = reinterpret_cast<T*>(fast_memory);
+  T* q = shared_memory<T>();
   float* bias = reinterpret_cast<float*>(q + 3 * size);
   const int window = blockIdx.x / p.heads, which = blockIdx.x % p.heads;
   copy_qkv<head>(q, qkv, p, window, which);
@@ -207,8 +205,7 @@ __device__ float sum_of_entry(const float* scores, int entry) {
 template <class T, int head>
 __global__ void __launch_bounds__(fast_threads, head <= 32 ? 3 : 1)
     window_fast_grad_kernel(FastPlaces p, FastGradPointers<T> x, int windows, int parts) {
-  extern __shared__ __align__(16) char fast_grad_memory[];
-  auto& memory = *reinterpret_cast<GradMemory<T, head>*>(fast_grad_memory);
+  auto& memory = *shared_memory<GradMemory<T, head>>();
   const int part = blockIdx.x / p.heads, which = blockIdx.x % p.heads;
   const auto copy = [&](int to, int window) {
     if (window < windows) {
@@ -230,7 +227,7 @@ __global__ void __launch_bounds__(fast_threads, head <= 32 ? 3 : 1)
   }
   wait_copies<0>();
   __syncthreads();
-  float* scores = reinterpret_cast<float*>(fast_grad_memory);
+  float* scores = reinterpret_cast<float*>(&memory);
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * fast_rows + lane / 4;
 #pragma unroll
   for (int n = 0; n < 8; ++n)
@@ -262,41 +259,30 @@ void with_head(const WindowPlaces& p, c10::ScalarType dtype, const Body& body) {
   of_type.template operator()<c10::Half>();
 }
 
-template <class Kernel>
-void allow_shared(Kernel* kernel, size_t bytes) {
-  C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(bytes)));
-}
-
 }  // namespace
 
 void attend_fast(const WindowPlaces& p, const WindowTensors& x) {
   if (has_warp_windows(p)) return attend_by_warps(p, x);
   with_head(p, x.qkv.scalar_type(), [&]<class T, int head>() {
-    const size_t bytes = 3 * fast_tokens * pitch_of<head> * sizeof(T) + 4 * fast_entries;
-    allow_shared(window_fast_kernel<T, head>, bytes);
-    window_fast_kernel<T, head><<<static_cast<unsigned>(p.windows() * p.heads), fast_threads, bytes,
-                                  c10::cuda::getCurrentCUDAStream()>>>(
-        fast_places(p), x.qkv.const_data_ptr<T>(), x.table.const_data_ptr<float>(),
-        x.out.mutable_data_ptr<T>());
+    constexpr int64_t bytes = 3 * fast_tokens * pitch_of<head> * sizeof(T) + 4 * fast_entries;
+    launch(window_fast_kernel<T, head>, {p.windows() * p.heads, fast_threads, bytes},
+           fast_places(p), x.qkv.const_data_ptr<T>(), x.table.const_data_ptr<float>(),
+           x.out.mutable_data_ptr<T>());
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 void attend_fast_grad(const WindowPlaces& p, const WindowTensors& x) {
   if (has_warp_windows(p)) return attend_by_warps_grad(p, x);
   with_head(p, x.qkv.scalar_type(), [&]<class T, int head>() {
-    const size_t bytes = sizeof(GradMemory<T, head>);
-    allow_shared(window_fast_grad_kernel<T, head>, bytes);
-    window_fast_grad_kernel<T, head><<<static_cast<unsigned>(p.parts() * p.heads), fast_threads,
-                                       bytes, c10::cuda::getCurrentCUDAStream()>>>(
-        fast_places(p),
-        {x.qkv.const_data_ptr<T>(), x.grad.const_data_ptr<T>(), x.table.const_data_ptr<float>(),
-         x.out.mutable_data_ptr<T>(), x.value.defined() ? x.value.mutable_data_ptr<T>() : nullptr,
-         x.partial.mutable_data_ptr<float>()},
-        static_cast<int>(p.windows()), static_cast<int>(p.parts()));
+    constexpr int64_t bytes = sizeof(GradMemory<T, head>);
+    launch(window_fast_grad_kernel<T, head>, {p.parts() * p.heads, fast_threads, bytes},
+           fast_places(p),
+           FastGradPointers<T>{x.qkv.const_data_ptr<T>(), x.grad.const_data_ptr<T>(),
+                               x.table.const_data_ptr<float>(), x.out.mutable_data_ptr<T>(),
+                               x.value.defined() ? x.value.mutable_data_ptr<T>() : nullptr,
+                               x.partial.mutable_data_ptr<float>()},
+           static_cast<int>(p.windows()), static_cast<int>(p.parts()));
   });
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 }  // namespace braid::cuda

@@ -2,11 +2,10 @@
 // Window attention for any dtype, window and head. A block of threads has one head of one window, a
 // warp one query (or, for gradients of k and v, one key) at a time.
 #include <ATen/Dispatch.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <type_traits>
 
+#include "cuda/launch.cuh"
 #include "cuda/window_attention.h"
 
 namespace braid::cuda {
@@ -240,8 +239,7 @@ __device__ void plain_sum(const WindowPlaces& p, const PlainBlock<T, keep>& bloc
 
 template <class T, bool keep>
 __global__ void window_plain_kernel(WindowPlaces p, PlainPointers<T> x) {
-  extern __shared__ __align__(16) char plain_memory[];
-  const PlainBlock<T, keep> block = plain_block<T, keep>(p, x, plain_memory);
+  const PlainBlock<T, keep> block = plain_block<T, keep>(p, x, shared_memory<char>());
   block.enter(p, static_cast<int>(blockIdx.x / p.heads), false);
   for (int query = threadIdx.x / 32; query < block.tokens; query += blockDim.x / 32) {
     WindowWide<T> sum;
@@ -310,8 +308,7 @@ template <class T, bool keep>
 __global__ void __launch_bounds__(most_plain_threads)
     window_plain_grad_kernel(WindowPlaces p, PlainPointers<T> x) {
   using W = WindowWide<T>;
-  extern __shared__ __align__(16) char plain_grad_memory[];
-  const PlainBlock<T, keep> block = plain_block<T, keep>(p, x, plain_grad_memory);
+  const PlainBlock<T, keep> block = plain_block<T, keep>(p, x, shared_memory<char>());
   const int entries = static_cast<int>(p.entries()), warp = threadIdx.x / 32;
   W* all_sums = block.sums - warp * entries;
   for (int i = threadIdx.x; i < static_cast<int>(blockDim.x) / 32 * entries; i += blockDim.x)
@@ -348,12 +345,8 @@ void launch_plain(const WindowPlaces& p, const WindowTensors& x) {
   auto* kernel = shape.keep ? window_plain_kernel<T, true> : window_plain_kernel<T, false>;
   if (backward)
     kernel = shape.keep ? window_plain_grad_kernel<T, true> : window_plain_grad_kernel<T, false>;
-  C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(shape.bytes)));
   const int64_t blocks = (backward ? p.parts() : p.windows()) * p.heads;
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(32 * shape.warps),
-           static_cast<size_t>(shape.bytes), c10::cuda::getCurrentCUDAStream()>>>(p, pointers);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernel, {blocks, 32 * shape.warps, shape.bytes}, p, pointers);
 }
 
 }  // namespace

@@ -2,11 +2,10 @@
 // Window attention on tensor cores for heads of 32 and windows of 8 x 8, in 16 bits: a warp has one
 // head of one window and goes from window to window, without waiting for other warps. While it
 // works on one the next is copied, so that the kernels run as fast as memory gives and takes.
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 
+#include "cuda/launch.cuh"
 #include "cuda/window_warp.cuh"
 
 namespace braid::cuda {
@@ -78,12 +77,11 @@ __device__ void attend_tile(const HeldKeys& held, uint32_t q, const LaneAt& at, 
 template <class T>
 __global__ void __launch_bounds__(fast_threads, 3)
     window_warp_kernel(FastPlaces p, WarpPointers<T> x, int windows, int parts) {
-  extern __shared__ __align__(128) char warp_memory[];
-  float* bias = reinterpret_cast<float*>(warp_memory);
+  auto* bias = shared_memory<float>();
   const int warp = threadIdx.x / 32, head = blockIdx.x % p.heads, step = parts * warp_warps;
   const LaneAt at = lane_at();
-  const uint32_t q = shared_address(warp_memory) + bias_bytes + warp * forward_rows,
-                 k = q + rows_bytes, v = k + rows_bytes;
+  const uint32_t q = shared_address(bias) + bias_bytes + warp * forward_rows, k = q + rows_bytes,
+                 v = k + rows_bytes;
   const HeadImage<const T> queries = part_of_qkv(x.qkv, p, 0, head);
   const HeadImage<T> out = {x.out + head * warp_head, p.heads * warp_head};
   int window = blockIdx.x / p.heads * warp_warps + warp;
@@ -139,14 +137,6 @@ __device__ void rotate(float (&table)[apart][2]) {
   for (int i = 0; i < 2 * apart; ++i) table[i / 2][i % 2] = old[(i / 2 + by) % apart][i % 2];
 }
 
-template <class T, int place>
-__device__ float one_of(uint32_t pair) {
-  if constexpr (std::is_same_v<T, c10::BFloat16>)
-    return __uint_as_float(place == 0 ? pair << 16 : pair & 0xffff0000u);
-  const __half_raw bits = {static_cast<unsigned short>(place == 0 ? pair : pair >> 16)};
-  return __half2float(__half(bits));
-}
-
 // Addresses in shared memory: all keys and values, a tile of queries and gradients.
 struct GradRows {
   uint32_t k, v, q, grad;
@@ -180,7 +170,8 @@ __device__ void common_of(float (&common)[2], const float (&value)[4][4],
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const uint32_t pair = grad[n / 2].x[n % 2 * 2 + i];
-      common[i] += value[n][2 * i] * one_of<T, 0>(pair) + value[n][2 * i + 1] * one_of<T, 1>(pair);
+      common[i] +=
+          value[n][2 * i] * unpacked<T, 0>(pair) + value[n][2 * i + 1] * unpacked<T, 1>(pair);
     }
   common[0] = row_sum(common[0]);
   common[1] = row_sum(common[1]);
@@ -201,8 +192,8 @@ __device__ Tile<4> score_grads_of(const Tile<4>& weights, const Tile<4> (&grad)[
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     float* pair = &grads[i / 2][i % 2 * 2];
-    pair[0] *= one_of<T, 0>(weights.x[i]);
-    pair[1] *= one_of<T, 1>(weights.x[i]);
+    pair[0] *= unpacked<T, 0>(weights.x[i]);
+    pair[1] *= unpacked<T, 1>(weights.x[i]);
     float* sums = table[i % 2 - (2 * block + i / 2) + 7];
     sums[0] += pair[0];
     sums[1] += pair[1];
@@ -285,12 +276,11 @@ __device__ void write_table(const float (&table)[apart][2], float* shared, float
 template <class T>
 __global__ void __launch_bounds__(fast_threads, 2)
     window_warp_grad_kernel(FastPlaces p, WarpPointers<T> x, int windows, int parts) {
-  extern __shared__ __align__(128) char warp_grad_memory[];
-  float* bias = reinterpret_cast<float*>(warp_grad_memory);
+  auto* bias = shared_memory<float>();
   const int warp = threadIdx.x / 32, head = blockIdx.x % p.heads, step = parts * warp_warps;
   const LaneAt at = lane_at();
-  const uint32_t q = shared_address(warp_grad_memory) + bias_bytes + warp * grad_rows,
-                 grad = q + rows_bytes, keys = grad + rows_bytes;
+  const uint32_t q = shared_address(bias) + bias_bytes + warp * grad_rows, grad = q + rows_bytes,
+                 keys = grad + rows_bytes;
   const int width = p.heads * warp_head;
   const GradImages<T> images = {part_of_qkv(x.qkv, p, 0, head),
                                 {x.grad + head * warp_head, width},
@@ -344,7 +334,7 @@ __global__ void __launch_bounds__(fast_threads, 2)
     spot = next;
   }
   wait_copies<0>();
-  write_table(sums.table, reinterpret_cast<float*>(warp_grad_memory + bias_bytes),
+  write_table(sums.table, bias + bias_bytes / sizeof(float),
               x.partial + static_cast<int64_t>(blockIdx.x) * fast_entries);
 }
 
@@ -365,12 +355,8 @@ void launch_warps(WarpKernel<T>* kernel, const WindowPlaces& p, const WindowTens
       pointer(x.value),
       x.partial.defined() ? x.partial.mutable_data_ptr<float>() : nullptr};
   const uint32_t bytes = bias_bytes + warp_warps * rows;
-  C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(bytes)));
-  kernel<<<static_cast<unsigned>(parts * p.heads), fast_threads, bytes,
-           c10::cuda::getCurrentCUDAStream()>>>(
-      fast_places(p), pointers, static_cast<int>(p.windows()), static_cast<int>(parts));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernel, {parts * p.heads, fast_threads, bytes}, fast_places(p), pointers,
+         static_cast<int>(p.windows()), static_cast<int>(parts));
 }
 
 }  // namespace

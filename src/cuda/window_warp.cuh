@@ -43,13 +43,9 @@ __device__ Tile<4> right_by_rows(uint32_t rows, const LaneAt& at, int n) {
 }
 
 // A tile of 16 x 16 as the left factor turned.
-__device__ uint32_t turned(uint32_t x) {
-  uint32_t y;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-  return y;
-}
 __device__ Tile<4> turned(const Tile<4>& a) {
-  return {turned(a.x[0]), turned(a.x[2]), turned(a.x[1]), turned(a.x[3])};
+  return {turned_matrix(a.x[0]), turned_matrix(a.x[2]), turned_matrix(a.x[1]),
+          turned_matrix(a.x[3])};
 }
 
 template <class T>
@@ -104,21 +100,12 @@ __device__ void store_tile(const float (&sums)[4][4], float factor, uint32_t til
   for (int n = 0; n < 4; ++n)
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      asm volatile("st.shared.b32 [%0], %1;" ::"r"(tile + i * half_tile + (at.sums ^ n << 4)),
-                   "r"(packed<T>(sums[n][2 * i] * factor, sums[n][2 * i + 1] * factor))
-                   : "memory");
+      store_shared(tile + i * half_tile + (at.sums ^ n << 4),
+                   packed<T>(sums[n][2 * i] * factor, sums[n][2 * i + 1] * factor));
   __syncwarp();
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    uint4 piece;
-    asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(piece.x), "=r"(piece.y), "=r"(piece.z), "=r"(piece.w)
-                 : "r"(tile + i * half_tile + at.own)
-                 : "memory");
-    asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(to.at(p, spot, row + i)),
-                 "r"(piece.x), "r"(piece.y), "r"(piece.z), "r"(piece.w)
-                 : "memory");
-  }
+  for (int i = 0; i < 2; ++i)
+    store_global(to.at(p, spot, row + i), load_shared(tile + i * half_tile + at.own));
   __syncwarp();
 }
 
@@ -155,12 +142,6 @@ __device__ void hide_scores(float (&scores)[8][4], const Spot& spot, int tile, f
       if ((2 * tile + e / 2 >= spot.cut_row) != (n >= spot.cut_row) ||
           (lane / 4 >= spot.cut_column) != (lane % 4 * 2 + e % 2 >= spot.cut_column))
         scores[n][e] += hidden;
-}
-
-__device__ float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 // Softmax of scale times the scores; four left factors of 16 keys each.
