@@ -2,8 +2,9 @@
 # braid_module(name [DEPENDS module...] [LINK target...] [HEAVY] [EXCLUDE file...])
 #   One module of the house: all src/<name>/*.cpp as an object library. DEPENDS are the modules it may see; a test of
 #   the module links those and no others, so a call against the order does not link. HEAVY precompiles torch's headers.
-# braid_test(folder [OF module] [TOGETHER] [LABELS label...] [LINK target...])
-#   All tests/<folder>/*_test.cpp as one program <folder>_test that links the module (by default of the folder's name).
+# braid_test(folder [OF module] [TOGETHER] [LABELS label...] [LINK target...] [SOURCES file...] [EXCEPT test...])
+#   All tests/<folder>/*_test.cpp and SOURCES as one program <folder>_test that links the module (by default of the
+#   folder's name). EXCEPT: tests that do not run under sanitizers.
 function(braid_module name)
   cmake_parse_arguments(arg "HEAVY" "" "DEPENDS;LINK;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -44,8 +45,9 @@ function(braid_link target module)
 endfunction()
 
 function(braid_test module)
-  cmake_parse_arguments(arg "TOGETHER" "OF" "LINK;LABELS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${module}/*_test.cpp)
+  cmake_parse_arguments(arg "TOGETHER" "OF" "LINK;LABELS;SOURCES;EXCEPT" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${module}/*_test.cpp)
+  list(APPEND sources ${arg_SOURCES})
   if(NOT sources OR (BRAID_SANITIZE AND full IN_LIST arg_LABELS))
     return()
   endif()
@@ -79,7 +81,8 @@ function(braid_test module)
     set(clocks "*Process*:*OnMpi*:*OnTwoOfMpi*:*LostRank*:Fault*:Spawn*:Launcher*:Slurm*:Network*:LocalRanks*:*Harness*:Convert.NeedsRoomForOneTensor")
     # Searches and large models would take minutes to run the code of smaller tests again.
     set(large "Explain.TakesTheFirstBranchThatFits:Bounds.AreSound:PublishedMemory.TheTable*:PublishedMemory.EveryRow*:Calibrate.Kernels*:Calibrate.Measured*:Search.FindsWhat*")
-    add_test(NAME ${module} COMMAND ${module}_test --gtest_brief=1 "--gtest_filter=-${clocks}:${large}")
+    list(JOIN arg_EXCEPT : except)
+    add_test(NAME ${module} COMMAND ${module}_test --gtest_brief=1 "--gtest_filter=-${clocks}:${large}:${except}")
     set_tests_properties(${module} PROPERTIES TIMEOUT 1200 LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
     return()
   endif()

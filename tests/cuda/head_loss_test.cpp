@@ -45,7 +45,8 @@ double distance(const at::Tensor& found, const at::Tensor& wanted) {
 
 TEST_F(OnGpu, HeadLossEqualsItsCpuTwin) {
   using at::kBFloat16, at::kDouble, at::kFloat, at::kHalf;
-  for (const int64_t classes : {1, 13, 5003, 50257, 128256})
+  for (const int64_t classes : {1, 13, 5003, 50257, 128256}) {
+    if (emulated_gpu && classes > 50257) continue;
     for (const auto& [dtype, weight_dtype] :
          {std::pair(kDouble, kDouble), std::pair(kFloat, kFloat), std::pair(kBFloat16, kFloat),
           std::pair(kBFloat16, kBFloat16), std::pair(kHalf, kFloat)}) {
@@ -63,6 +64,7 @@ TEST_F(OnGpu, HeadLossEqualsItsCpuTwin) {
       EXPECT_LE(distance(found.x.grad(), wanted.x.grad()), tolerance) << classes << dtype;
       EXPECT_LE(distance(found.weight.grad(), wanted.weight.grad()), tolerance) << classes << dtype;
     }
+  }
 }
 
 TEST_F(OnGpu, CrossEntropyInPlaceHoldsExtremeRows) {

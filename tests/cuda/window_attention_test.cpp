@@ -71,8 +71,8 @@ TEST_P(WindowAttentionOnGpu, EqualsItsCpuTwin) {
                                    .window = 8, .scale = 0.2, .roll_columns = 4, .seam_columns = 4};
   for (const int64_t head : {16, 30, 32, 48, 64, 80})
     for (const auto& options : {plain, shifted, band})
-      expect_twin({2, 16, 24, 2, head, options}, GetParam());
-  expect_twin({9, 64, 64, 6, 32, shifted}, GetParam());
+      expect_twin({on_gpu_or(2, 1), 16, 24, on_gpu_or(2, 1), head, options}, GetParam());
+  if (!emulated_gpu) expect_twin({9, 64, 64, 6, 32, shifted}, GetParam());
   expect_twin({1, 8, 8, 1, 32, shifted}, GetParam());
   expect_twin({2, 9, 6, 3, 5, kernels::shifted_windows(3, 0.4)}, GetParam());
   expect_twin({1, 32, 16, 2, 33, kernels::shifted_windows(16, 0.2)}, GetParam());
