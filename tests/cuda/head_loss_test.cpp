@@ -46,7 +46,7 @@ double distance(const at::Tensor& found, const at::Tensor& wanted) {
 TEST_F(OnGpu, HeadLossEqualsItsCpuTwin) {
   using at::kBFloat16, at::kDouble, at::kFloat, at::kHalf;
   for (const int64_t classes : {1, 13, 5003, 50257, 128256}) {
-    if (emulated_gpu && classes > 50257) continue;
+    if (emulated_gpu && classes > 5003) continue;
     for (const auto& [dtype, weight_dtype] :
          {std::pair(kDouble, kDouble), std::pair(kFloat, kFloat), std::pair(kBFloat16, kFloat),
           std::pair(kBFloat16, kBFloat16), std::pair(kHalf, kFloat)}) {

@@ -126,7 +126,7 @@ void expect_summed_branch(const SummedNorm& of) {
 }
 
 TEST_F(OnGpu, ANormSumsTheGradientOfItsBranchOnTheWay) {
-  constexpr int64_t many = on_gpu_or(200, 20);
+  constexpr int64_t many = on_gpu_or(200, 8);
   for (const int64_t width : {7, 180, 384, 768, 1024, 1536, 4096, 8192, 20000})
     for (const bool dropped : {false, true}) {
       expect_summed_branch({many, width, c10::kFloat, c10::kBFloat16, dropped});
