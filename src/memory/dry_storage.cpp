@@ -56,15 +56,6 @@ Twin* twin_of(const c10::Storage& dry) {
   return dry.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().cast_context<Twin>(&drop_twin);
 }
 
-at::Tensor view_of(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like) {
-  at::Tensor view =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, like.dtype());
-  c10::TensorImpl* impl = view.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
-  if (like.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
-  return view;
-}
-
 // resize_ on meta changes the size of a storage without asking its allocator.
 void settle(const c10::Storage& meta) {
   MetaMemory* memory = memory_of(meta);
@@ -79,6 +70,15 @@ c10::DispatchKeySet dry_keys(c10::Device device) {
 }
 
 }  // namespace
+
+at::Tensor view_of(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like) {
+  at::Tensor view =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, like.dtype());
+  c10::TensorImpl* impl = view.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+  if (like.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
+  return view;
+}
 
 void watch_meta_memory() {
   static std::once_flag once;

@@ -13,6 +13,8 @@ namespace braid::memory {
 // From the first call on, meta storages tell the ledger of the dry run they are made in.
 void watch_meta_memory();
 
+// A tensor over the storage, for kernels of the keys, with sizes and strides of another one.
+at::Tensor view_of(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like);
 at::Tensor to_meta(const at::Tensor& dry);        // same sizes, strides and memory
 at::Tensor meta_of_real(const at::Tensor& real);  // same sizes and strides, no memory, not counted
 at::Tensor to_dry(const at::Tensor& meta, c10::Device device);

@@ -56,6 +56,13 @@ struct Context {
 struct Barrier {
   unsigned arrived = 0;
   uint64_t turn = 0;
+
+  bool opens(unsigned needed) {
+    if (arrived == 0 || arrived < needed) return false;
+    arrived = 0;
+    ++turn;
+    return true;
+  }
 };
 
 struct Copy {
@@ -173,11 +180,8 @@ void Block::finish() {
   --alive_;
   Warp& own = warp();
   --own.alive;
-  for (auto [barrier, needed] : {std::pair(&all_, alive_), std::pair(&own.barrier, own.alive)})
-    if (barrier->arrived > 0 && barrier->arrived >= needed) {
-      barrier->arrived = 0;
-      ++barrier->turn;
-    }
+  all_.opens(alive_);
+  own.barrier.opens(own.alive);
   give_way();
 }
 
@@ -190,11 +194,8 @@ void Block::give_way() {
 
 void Block::wait_at(Barrier& barrier, unsigned needed) {
   Fiber& fiber = now();
-  if (++barrier.arrived >= needed) {
-    barrier.arrived = 0;
-    ++barrier.turn;
-    return;
-  }
+  ++barrier.arrived;
+  if (barrier.opens(needed)) return;
   fiber.waits = &barrier;
   fiber.turn = barrier.turn;
   give_way();

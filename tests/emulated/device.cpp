@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "memory/dry_cuda.h"
+#include "memory/dry_storage.h"
 
 namespace braid::emulated {
 namespace {
@@ -37,13 +38,8 @@ c10::DataPtr memory_of(const c10::Storage& host) {
   return {host.mutable_data(), new Twin{host}, &drop_twin, gpu()};
 }
 
-at::Tensor view_of(c10::Storage storage, c10::DispatchKey backend, const at::Tensor& like) {
-  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(backend), like.dtype());
-  c10::TensorImpl* impl = view.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
-  if (like.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
-  return view;
+at::Tensor view_of(const c10::Storage& storage, c10::DispatchKey backend, const at::Tensor& like) {
+  return memory::view_of(storage, c10::DispatchKeySet(backend), like);
 }
 
 // One call of an operator on the host.
