@@ -3,77 +3,22 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/gelu_backward.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/silu.h>
-#include <ATen/ops/silu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include <optional>
-#include <tuple>
-
+#include "kernels/activation_cpu.h"
 #include "kernels/column_sum.h"
 #include "kernels/linear_gradients.h"
 
 namespace braid::kernels {
 namespace {
 
-using TwoTensors = std::tuple<at::Tensor, at::Tensor>;
-using SumDtype = std::optional<c10::ScalarType>;
-
-const char* curve_name(bool tanh) { return tanh ? "tanh" : "none"; }
-
 at::Tensor fresh_like(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
-
-at::Tensor gelu_cpu(const at::Tensor& h, bool tanh) {
-  at::Tensor value = fresh_like(h);
-  return at::gelu_out(value, h, curve_name(tanh));
-}
-
-at::Tensor gelu_grad_cpu(const at::Tensor& h, const at::Tensor& grad, bool tanh) {
-  at::Tensor d_h = fresh_like(h);
-  return at::gelu_backward_out(d_h, grad, h, curve_name(tanh));
-}
-
-TwoTensors gelu_grad_cpu_(const at::Tensor& h, at::Tensor& grad, bool tanh, SumDtype sum) {
-  at::gelu_backward_out(grad, grad, h, curve_name(tanh));
-  const at::Tensor value = gelu_cpu(h, tanh);
-  return {value, sum ? column_sum_cpu(as_rows(grad), *sum) : at::Tensor()};
-}
 
 // The scratch is that of column_sum.
 TwoTensors gelu_grad_meta_(const at::Tensor& h, at::Tensor& grad, bool, SumDtype sum) {
   const at::Tensor value = fresh_like(h);
   return {value, sum ? column_sum_meta(as_rows(grad), *sum) : at::Tensor()};
-}
-
-at::Tensor silu_cpu(const at::Tensor& gate) {
-  at::Tensor value = fresh_like(gate);
-  return at::silu_out(value, gate);
-}
-
-at::Tensor gate_grad_cpu(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& grad) {
-  at::Tensor d_gate = fresh_like(gate);
-  at::mul_out(d_gate, grad, up);
-  return at::silu_backward_out(d_gate, d_gate, gate);
-}
-
-at::Tensor swiglu_cpu(const at::Tensor& gate, const at::Tensor& up) {
-  return silu_cpu(gate).mul_(up);
-}
-
-TwoTensors swiglu_grad_cpu(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& grad) {
-  const at::Tensor d_gate = gate_grad_cpu(gate, up, grad);
-  return {d_gate, silu_cpu(gate).mul_(grad)};
-}
-
-TwoTensors swiglu_grad_cpu_(const at::Tensor& gate, const at::Tensor& up, at::Tensor& grad) {
-  const at::Tensor d_gate = gate_grad_cpu(gate, up, grad);
-  const at::Tensor value = silu_cpu(gate);
-  grad.mul_(value);
-  return {value.mul_(up), d_gate};
 }
 
 TORCH_LIBRARY_FRAGMENT(braid, library) {
@@ -91,10 +36,10 @@ TORCH_LIBRARY_FRAGMENT(braid, library) {
 TORCH_LIBRARY_IMPL(braid, CPU, library) {
   library.impl("gelu", &gelu_cpu);
   library.impl("gelu_grad", &gelu_grad_cpu);
-  library.impl("gelu_grad_", &gelu_grad_cpu_);
+  library.impl("gelu_grad_", &gelu_grad_in_place_cpu);
   library.impl("swiglu", &swiglu_cpu);
   library.impl("swiglu_grad", &swiglu_grad_cpu);
-  library.impl("swiglu_grad_", &swiglu_grad_cpu_);
+  library.impl("swiglu_grad_", &swiglu_grad_in_place_cpu);
 }
 
 TORCH_LIBRARY_IMPL(braid, Meta, library) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/kernels/adam.h"
 
-#include <ATen/Dispatch.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <optional>
 
 #include "braid/core/in_parts.h"
+#include "kernels/cpu_rows.h"
 #include "kernels/dtype.h"
 #include "kernels/meta.h"
 
@@ -50,37 +50,31 @@ AdamFactors<Wide> adam_factors(const AdamNumbers& n, double factor, double step)
 constexpr int64_t adam_tile = 512;  // elements whose streams stay in the first cache
 
 template <class Wide>
-using AdamTile = std::array<Wide, adam_tile>;
+struct AdamNumbersOfTile {
+  const Wide *target, *grad, *exp_avg, *exp_avg_sq;
+  Wide *new_target, *new_exp_avg, *new_exp_avg_sq;  // may be where the old ones are
+};
 
-template <class Wide>
-void adam_load(AdamTile<Wide>& tile, const at::Tensor& from, int64_t begin, int64_t count) {
-  AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, from.scalar_type(), "adam_load", [&] {
-    const auto* in = static_cast<const scalar_t*>(from.const_data_ptr()) + begin;
-    for (int64_t i = 0; i < count; ++i) tile[i] = static_cast<Wide>(in[i]);
+template <class Wide, class Grad>
+BRAID_INLINE void adam_update(const AdamNumbersOfTile<Wide>& t, const AdamFactors<Wide>& f,
+                              int64_t count, const Grad& grad_at) {
+  along(count, [&](int64_t i) {
+    const Wide grad = grad_at(i);
+    const Wide m = f.beta1 * t.exp_avg[i] + f.rest1 * grad;
+    const Wide v = f.beta2 * t.exp_avg_sq[i] + f.rest2 * grad * grad;
+    t.new_target[i] = t.target[i] * f.keep - f.size * m / (std::sqrt(v) * f.root + f.eps);
+    t.new_exp_avg[i] = m;
+    t.new_exp_avg_sq[i] = v;
   });
 }
 
 template <class Wide>
-void adam_store(const at::Tensor& to, const AdamTile<Wide>& tile, int64_t begin, int64_t count) {
-  AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, to.scalar_type(), "adam_store", [&] {
-    auto* out = static_cast<scalar_t*>(to.mutable_data_ptr()) + begin;
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<scalar_t>(tile[i]);
-  });
-}
-
-template <class Wide>
-void adam_tile_update(AdamTile<Wide>& p, AdamTile<Wide>& g, AdamTile<Wide>& m, AdamTile<Wide>& v,
-                      const AdamFactors<Wide>& f, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) g[i] *= f.grad;
+BRAID_INLINE void adam_update(const AdamNumbersOfTile<Wide>& t, const AdamFactors<Wide>& f,
+                              int64_t count) {
+  if (f.l2 == 0) return adam_update(t, f, count, [&](int64_t i) { return t.grad[i] * f.grad; });
   // Where both cancel, the next step goes by the sign of what rounding left: torch rounds once.
-  if (f.l2 != 0)
-    for (int64_t i = 0; i < count; ++i) g[i] = std::fma(f.l2, p[i], g[i]);
-  for (int64_t i = 0; i < count; ++i) {
-    const Wide grad = g[i];
-    m[i] = f.beta1 * m[i] + f.rest1 * grad;
-    v[i] = f.beta2 * v[i] + f.rest2 * grad * grad;
-    p[i] = p[i] * f.keep - f.size * m[i] / (std::sqrt(v[i]) * f.root + f.eps);
-  }
+  adam_update(t, f, count,
+              [&](int64_t i) { return std::fma(f.l2, t.target[i], t.grad[i] * f.grad); });
 }
 
 struct AdamStreams {
@@ -88,23 +82,52 @@ struct AdamStreams {
 };
 
 template <class Wide>
+class CpuAdam {
+ public:
+  CpuAdam(const AdamStreams& t, const AdamFactors<Wide>& factors)
+      : factors_(factors),
+        target_(t.target),
+        grad_(t.grad),
+        exp_avg_(t.exp_avg),
+        exp_avg_sq_(t.exp_avg_sq),
+        new_target_(t.target),
+        new_exp_avg_(t.exp_avg),
+        new_exp_avg_sq_(t.exp_avg_sq),
+        weight_(t.weight) {}
+
+  void update(int64_t first, int64_t last) const {
+    for (int64_t begin = first; begin < last; begin += adam_tile)
+      update_tile(begin, std::min(adam_tile, last - begin));
+  }
+
+ private:
+  void update_tile(int64_t begin, int64_t count) const {
+    std::array<Wide, adam_tile> p, g, m, v;  // space, for streams of other dtypes
+    const AdamNumbersOfTile<Wide> tile = {.target = target_.numbers(begin, count, p.data()),
+                                          .grad = grad_.numbers(begin, count, g.data()),
+                                          .exp_avg = exp_avg_.numbers(begin, count, m.data()),
+                                          .exp_avg_sq = exp_avg_sq_.numbers(begin, count, v.data()),
+                                          .new_target = new_target_.place(begin, p.data()),
+                                          .new_exp_avg = new_exp_avg_.place(begin, m.data()),
+                                          .new_exp_avg_sq = new_exp_avg_sq_.place(begin, v.data())};
+    const AdamFactors<Wide> factors = factors_;
+    widest([&] { adam_update(tile, factors, count); });
+    if (weight_) weight_.write(begin, count, tile.new_target);
+    new_target_.done(begin, count, p.data());
+    new_exp_avg_.done(begin, count, m.data());
+    new_exp_avg_sq_.done(begin, count, v.data());
+  }
+
+  AdamFactors<Wide> factors_;
+  RowsIn<Wide> target_, grad_, exp_avg_, exp_avg_sq_;
+  RowsOut<Wide> new_target_, new_exp_avg_, new_exp_avg_sq_, weight_;
+};
+
+template <class Wide>
 void adam_one(const AdamStreams& t, const AdamFactors<Wide>& factors) {
   constexpr int64_t grain = 1 << 14;
-  in_parts(t.target.numel(), grain, [&](int64_t first, int64_t last) {
-    AdamTile<Wide> p = {}, g = {}, m = {}, v = {};
-    for (int64_t begin = first; begin < last; begin += adam_tile) {
-      const int64_t count = std::min(adam_tile, last - begin);
-      adam_load(p, t.target, begin, count);
-      adam_load(g, t.grad, begin, count);
-      adam_load(m, t.exp_avg, begin, count);
-      adam_load(v, t.exp_avg_sq, begin, count);
-      adam_tile_update(p, g, m, v, factors, count);
-      adam_store(t.target, p, begin, count);
-      adam_store(t.exp_avg, m, begin, count);
-      adam_store(t.exp_avg_sq, v, begin, count);
-      if (t.weight.defined()) adam_store(t.weight, p, begin, count);
-    }
-  });
+  const CpuAdam<Wide> adam(t, factors);
+  in_parts(t.target.numel(), grain, [&](int64_t first, int64_t last) { adam.update(first, last); });
 }
 
 void adam_cpu(at::TensorList targets, at::TensorList grads, at::TensorList exp_avgs,

@@ -7,32 +7,46 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
-#include <array>
+#include <algorithm>
+#include <vector>
 
 #include "braid/core/in_parts.h"
 #include "kernels/meta.h"
+#include "kernels/wide.h"
 
 namespace braid::kernels {
 namespace {
 
-constexpr int64_t lane = 64;       // columns that are summed side by side
-constexpr int64_t stretch = 1024;  // rows whose sum is added to that of those before
+constexpr int64_t stretch = 128;  // rows whose sum is added to that of those before
+
+// Of one stretch; columns side by side.
+template <class Scalar, class Wide>
+void sum_stretch(const at::Tensor& x, int64_t first, Wide* sum) {
+  const int64_t width = x.size(1), last = std::min(first + stretch, x.size(0));
+  const int64_t apart = x.stride(1);
+  for (int64_t row = first; row < last; ++row) {
+    const Scalar* in = x.const_data_ptr<Scalar>() + row * x.stride(0);
+    if (apart == 1)
+      widest([&] { along(width, [&](int64_t i) { sum[i] += static_cast<Wide>(in[i]); }); });
+    else
+      for (int64_t i = 0; i < width; ++i) sum[i] += static_cast<Wide>(in[i * apart]);
+  }
+}
 
 template <class Scalar, class Out>
-void sum_lane(const at::Tensor& x, int64_t first, int64_t count, Out* out) {
+void sum_all_columns(const at::Tensor& x, Out* out) {
   using Wide = at::opmath_type<Scalar>;
-  const auto* in = x.const_data_ptr<Scalar>();
-  std::array<Wide, lane> all = {};
-  for (int64_t begin = 0; begin < x.size(0); begin += stretch) {
-    std::array<Wide, lane> some = {};
-    for (int64_t row = begin; row < std::min(begin + stretch, x.size(0)); ++row)
-      for (int64_t i = 0; i < count; ++i)
-        some[static_cast<size_t>(i)] +=
-            static_cast<Wide>(in[row * x.stride(0) + (first + i) * x.stride(1)]);
-    for (size_t i = 0; i < static_cast<size_t>(count); ++i) all[i] += some[i];
-  }
-  for (int64_t i = 0; i < count; ++i)
-    out[first + i] = static_cast<Out>(all[static_cast<size_t>(i)]);
+  const int64_t width = x.size(1), stretches = (x.size(0) + stretch - 1) / stretch;
+  std::vector<Wide> sums(static_cast<size_t>(stretches * width));
+  in_parts(stretches, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      sum_stretch<Scalar, Wide>(x, i * stretch, sums.data() + i * width);
+  });
+  for (int64_t i = 1; i < stretches; ++i)
+    for (int64_t c = 0; c < width; ++c)
+      sums[static_cast<size_t>(c)] += sums[static_cast<size_t>(i * width + c)];
+  for (int64_t c = 0; c < width && stretches > 0; ++c)
+    out[c] = static_cast<Out>(sums[static_cast<size_t>(c)]);
 }
 
 TORCH_LIBRARY_FRAGMENT(braid, library) {
@@ -44,17 +58,12 @@ TORCH_LIBRARY_IMPL(braid, Meta, library) { library.impl("column_sum", &column_su
 }  // namespace
 
 at::Tensor column_sum_cpu(const at::Tensor& x, c10::ScalarType dtype) {
-  const int64_t width = x.size(1), lanes = (width + lane - 1) / lane;
-  at::Tensor sum = at::zeros({width}, x.options().dtype(dtype));
+  at::Tensor sum = at::zeros({x.size(1)}, x.options().dtype(dtype));
   AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, dtype, "column_sum", [&] {
     using out_t = scalar_t;
     auto* out = sum.mutable_data_ptr<out_t>();
-    AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "column_sum", [&] {
-      in_parts(lanes, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
-          sum_lane<scalar_t, out_t>(x, i * lane, std::min(lane, width - i * lane), out);
-      });
-    });
+    AT_DISPATCH_FLOATING_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "column_sum",
+                                    [&] { sum_all_columns<scalar_t, out_t>(x, out); });
   });
   return sum;
 }

@@ -12,33 +12,34 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <utility>
 
 #include "braid/core/in_parts.h"
 #include "kernels/dtype.h"
 #include "kernels/meta.h"
+#include "kernels/wide_exp.h"
 
 namespace braid::kernels {
 namespace {
 
-template <class T>
-using SumType = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
 // Maximum and log of the sum of exponentials, then the gradient, where the scores stand.
 template <class T>
-SumType<T> entropy_of_row(T* row, int64_t classes, int64_t target, SumType<T> weight) {
-  using Wide = SumType<T>;
-  const Wide top = static_cast<Wide>(*std::max_element(row, row + classes));
-  double sum = 0;
-  for (int64_t i = 0; i < classes; ++i) sum += std::exp(static_cast<Wide>(row[i]) - top);
-  const Wide log_sum = top + static_cast<Wide>(std::log(sum));
+WideOf<T> entropy_of_row(T* row, int64_t classes, int64_t target, WideOf<T> weight) {
+  using W = WideOf<T>;
   const bool here = target >= 0 && target < classes;
-  const Wide score = here ? static_cast<Wide>(row[target]) : Wide(0);
-  for (int64_t i = 0; i < classes; ++i) {
-    const Wide share = std::exp(static_cast<Wide>(row[i]) - log_sum);
-    row[i] = static_cast<T>((i == target ? share - 1 : share) * weight);
-  }
+  const W score = here ? static_cast<W>(row[target]) : W(0);
+  W log_sum = 0;
+  widest([&] {
+    const W top = largest_along(classes, static_cast<W>(row[0]),
+                                [&](int64_t i) { return static_cast<W>(row[i]); });
+    const W sum =
+        sum_along<W>(classes, [&](int64_t i) { return exponential(static_cast<W>(row[i]) - top); });
+    log_sum = top + std::log(sum);
+    along(classes, [&](int64_t i) {
+      row[i] = static_cast<T>(exponential(static_cast<W>(row[i]) - log_sum) * weight);
+    });
+  });
+  if (here) row[target] = static_cast<T>((std::exp(score - log_sum) - 1) * weight);
   return log_sum - score;
 }
 
@@ -49,7 +50,7 @@ void entropy_in_place_cpu(const at::Tensor& scores, const at::Tensor& losses,
   const auto* wanted = target.const_data_ptr<int64_t>();
   AT_DISPATCH_FLOATING_TYPES_AND2(
       c10::kHalf, c10::kBFloat16, scores.scalar_type(), "cross_entropy_in_place", [&] {
-        using Wide = SumType<scalar_t>;
+        using Wide = WideOf<scalar_t>;
         auto* all = static_cast<scalar_t*>(scores.mutable_data_ptr());
         auto* out = losses.mutable_data_ptr<Wide>();
         const Wide each = *weight.const_data_ptr<Wide>();
@@ -71,7 +72,7 @@ void entropy_in_place_meta(const at::Tensor&, const at::Tensor&, const at::Tenso
 void scale_in_place_cpu(const at::Tensor& x, const at::Tensor& factor) {
   AT_DISPATCH_FLOATING_TYPES_AND2(
       c10::kHalf, c10::kBFloat16, x.scalar_type(), "scale_in_place", [&] {
-        using Wide = SumType<scalar_t>;
+        using Wide = WideOf<scalar_t>;
         const Wide by = *factor.const_data_ptr<Wide>();
         if (by == 1) return;
         auto* all = static_cast<scalar_t*>(x.mutable_data_ptr());

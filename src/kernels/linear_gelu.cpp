@@ -2,12 +2,12 @@
 // A linear layer that gives gelu_tanh of its output beside it.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <torch/library.h>
 
 #include <tuple>
 
+#include "kernels/activation_cpu.h"
 #include "kernels/linear_node.h"
 
 namespace braid::kernels {
@@ -18,7 +18,7 @@ using OutputAndGelu = std::tuple<at::Tensor, at::Tensor>;
 OutputAndGelu linear_gelu_cpu(const at::Tensor& x, const at::Tensor& weight,
                               const at::Tensor& bias) {
   const at::Tensor h = at::linear(x, weight, bias);
-  return {h, at::gelu(h, "tanh")};
+  return {h, gelu_cpu(h, /*tanh=*/true)};
 }
 
 OutputAndGelu linear_gelu_meta(const at::Tensor& x, const at::Tensor& weight, const at::Tensor&) {

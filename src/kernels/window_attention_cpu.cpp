@@ -2,158 +2,188 @@
 // Window attention on the CPU, one head of one window at a time; the twin of
 // src/cuda/window_attention*.cu.
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <type_traits>
+#include <limits>
+#include <tuple>
 #include <vector>
 
 #include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
 #include "braid/core/in_parts.h"
+#include "kernels/small_product.h"
+#include "kernels/wide_exp.h"
 #include "kernels/window_places.h"
 
 namespace braid::kernels {
 namespace {
 
-template <class T>
-using WindowSum = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-// out [n, m] += a [n, k] b [k, m]: rows of b are added up, so that neighbours are computed
-// together.
+// Rows of whole vectors: behind their numbers there are zeros.
 template <class W>
-void add_product(W* out, const W* a, const W* b, const std::array<int64_t, 3>& nkm) {
-  const auto [n, k, m] = nkm;
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t c = 0; c < k; ++c) {
-      const W factor = a[i * k + c];
-      const W* row = b + c * m;
-      W* to = out + i * m;
-      for (int64_t j = 0; j < m; ++j) to[j] += factor * row[j];
-    }
+struct WindowTile {
+  WindowTile(int64_t rows, int64_t columns)
+      : row(whole_vectors<W>(columns)), values(static_cast<size_t>(rows * row)) {}
+  W* operator[](int64_t i) { return values.data() + i * row; }
+  const W* operator[](int64_t i) const { return values.data() + i * row; }
+
+  int64_t row;
+  std::vector<W> values;
+};
+
+template <class W>
+void transpose_tile(const WindowTile<W>& from, int64_t rows, int64_t columns, WindowTile<W>& to) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) to[j][i] = from[i][j];
 }
 
+// out = a b, or the transposed a times b.
 template <class W>
-std::vector<W> transposed(const std::vector<W>& x, int64_t rows, int64_t columns) {
-  std::vector<W> out(x.size());
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) out[j * rows + i] = x[i * columns + j];
-  return out;
+void multiply_tiles(const WindowTile<W>& a, bool turned, const WindowTile<W>& b, int64_t rows,
+                    int64_t inner, WindowTile<W>& out) {
+  small_product<W>({.a = a[0],
+                    .a_row = turned ? 1 : a.row,
+                    .a_column = turned ? a.row : 1,
+                    .b = b[0],
+                    .b_row = b.row},
+                   out[0], {rows, inner, out.row});
+}
+
+// Rows of the bias table, by query and key.
+std::vector<int64_t> window_entries(const WindowPlaces& p) {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < p.tokens(); ++i)
+    for (int64_t j = 0; j < p.tokens(); ++j) all.push_back(p.entry(i, j));
+  return all;
+}
+
+// What is added to the scores of each head; the columns behind those of keys get no weight.
+template <class W>
+std::vector<WindowTile<W>> window_biases(const WindowPlaces& p, const W* table) {
+  const int64_t n = p.tokens();
+  const std::vector<int64_t> entries = window_entries(p);
+  std::vector<WindowTile<W>> all(static_cast<size_t>(p.heads), WindowTile<W>(n, n));
+  for (int64_t head = 0; head < p.heads; ++head)
+    for (int64_t i = 0; i < n; ++i) {
+      W* row = all[static_cast<size_t>(head)][i];
+      for (int64_t j = 0; j < n; ++j)
+        row[j] = table[entries[static_cast<size_t>(i * n + j)] * p.heads + head];
+      std::fill(row + n, row + whole_vectors<W>(n), -std::numeric_limits<W>::infinity());
+    }
+  return all;
 }
 
 // One head of one window.
 template <class T>
 class WindowHead {
  public:
-  using W = WindowSum<T>;
+  using W = WideOf<T>;
   explicit WindowHead(const WindowPlaces& places)
       : p_(places),
         n_(places.tokens()),
         d_(places.head),
-        pixels_(n_),
-        sides_(n_),
-        entries_(n_ * n_) {
-    for (int64_t i = 0; i < n_; ++i)
-      for (int64_t j = 0; j < n_; ++j) entries_[i * n_ + j] = p_.entry(i, j);
-  }
+        pixels_(static_cast<size_t>(n_)),
+        sides_(static_cast<size_t>(whole_vectors<W>(n_))) {}
 
-  void enter(int64_t window, int64_t head) {
-    head_ = head;
+  void enter(int64_t window) {
     for (int64_t i = 0; i < n_; ++i) {
-      pixels_[i] = p_.pixel(window, i);
-      sides_[i] = p_.side(window, i);
+      pixels_[static_cast<size_t>(i)] = p_.pixel(window, i);
+      sides_[static_cast<size_t>(i)] = static_cast<W>(p_.side(window, i));
     }
   }
 
-  void attend(const T* qkv, const W* table, T* out) {
-    weigh(qkv, table);
+  void turn_to(int64_t head) { head_ = head; }
+
+  void attend(const T* qkv, const WindowTile<W>& bias, T* out) {
+    weigh(qkv, bias);
     sum_up(out);
   }
 
   // The weighted sums of the weights at hand.
-  void sum_up(T* out) const {
-    std::vector<W> sum(n_ * d_);
-    add_product(sum.data(), weights_.data(), v_.data(), {n_, n_, d_});
-    store(sum, out, 1, 0);
+  void sum_up(T* out) {
+    multiply_tiles(weights_, false, v_, n_, n_, result_);
+    store(result_, out, 1, 0);
   }
 
-  void gradients(const T* grad, const T* qkv, const W* table, T* to_qkv, W* to_table) {
-    weigh(qkv, table);
-    const std::vector<W> out = load(grad, 1, 0);
-    std::vector<W> scores(n_ * n_), q(n_ * d_), k(n_ * d_), v(n_ * d_);
-    add_product(v.data(), transposed(weights_, n_, n_).data(), out.data(), {n_, n_, d_});
-    add_product(scores.data(), out.data(), transposed(v_, n_, d_).data(), {n_, d_, n_});
-    through_softmax(scores);
-    for (int64_t i = 0; i < n_ * n_; ++i) to_table[entries_[i] * p_.heads + head_] += scores[i];
-    for (W& score : scores) score *= static_cast<W>(p_.scale);
-    add_product(q.data(), scores.data(), k_.data(), {n_, n_, d_});
-    add_product(k.data(), transposed(scores, n_, n_).data(), q_.data(), {n_, n_, d_});
-    store(q, to_qkv, 3, 0);
-    store(k, to_qkv, 3, 1);
-    store(v, to_qkv, 3, 2);
+  // The gradient of the bias is added to `to_bias`.
+  void gradients(const T* grad, const T* qkv, const WindowTile<W>& bias, T* to_qkv,
+                 WindowTile<W>& to_bias) {
+    weigh(qkv, bias);
+    load(grad, 1, 0, grad_);
+    multiply_tiles(weights_, true, grad_, n_, n_, result_);
+    store(result_, to_qkv, 3, 2);
+    transpose_tile(v_, n_, d_, turned_);
+    multiply_tiles(grad_, false, turned_, n_, d_, scores_);
+    through_softmax(to_bias);
+    multiply_tiles(scores_, false, k_, n_, n_, result_);
+    store(result_, to_qkv, 3, 0);
+    multiply_tiles(scores_, true, q_, n_, n_, result_);
+    store(result_, to_qkv, 3, 1);
   }
 
  private:
   int64_t place(int64_t token, int64_t of, int64_t which) const {
-    return ((pixels_[token] * of + which) * p_.heads + head_) * d_;
+    return ((pixels_[static_cast<size_t>(token)] * of + which) * p_.heads + head_) * d_;
   }
-  std::vector<W> load(const T* from, int64_t of, int64_t which) const {
-    std::vector<W> rows(n_ * d_);
-    for (int64_t i = 0; i < n_; ++i)
-      for (int64_t c = 0; c < d_; ++c)
-        rows[i * d_ + c] = static_cast<W>(from[place(i, of, which) + c]);
-    return rows;
+  void load(const T* from, int64_t of, int64_t which, WindowTile<W>& to) const {
+    for (int64_t i = 0; i < n_; ++i) {
+      const T* row = from + place(i, of, which);
+      for (int64_t c = 0; c < d_; ++c) to[i][c] = static_cast<W>(row[c]);
+    }
   }
-  void store(const std::vector<W>& rows, T* to, int64_t of, int64_t which) const {
-    for (int64_t i = 0; i < n_; ++i)
-      for (int64_t c = 0; c < d_; ++c)
-        to[place(i, of, which) + c] = static_cast<T>(rows[i * d_ + c]);
+  void store(const WindowTile<W>& from, T* to, int64_t of, int64_t which) const {
+    for (int64_t i = 0; i < n_; ++i) {
+      T* row = to + place(i, of, which);
+      for (int64_t c = 0; c < d_; ++c) row[c] = static_cast<T>(from[i][c]);
+    }
   }
 
   // Softmax of the scores.
-  void weigh(const T* qkv, const W* table) {
-    q_ = load(qkv, 3, 0);
-    k_ = load(qkv, 3, 1);
-    v_ = load(qkv, 3, 2);
-    weights_.assign(n_ * n_, W(0));
-    add_product(weights_.data(), q_.data(), transposed(k_, n_, d_).data(), {n_, d_, n_});
-    for (int64_t i = 0; i < n_; ++i) {
-      W* row = weights_.data() + i * n_;
-      for (int64_t j = 0; j < n_; ++j) {
-        row[j] = row[j] * static_cast<W>(p_.scale) + table[entries_[i * n_ + j] * p_.heads + head_];
-        if (sides_[i] != sides_[j]) row[j] += static_cast<W>(hidden_score);
+  void weigh(const T* qkv, const WindowTile<W>& bias) {
+    load(qkv, 3, 0, q_);
+    load(qkv, 3, 1, k_);
+    load(qkv, 3, 2, v_);
+    transpose_tile(k_, n_, d_, turned_);
+    multiply_tiles(q_, false, turned_, n_, d_, weights_);
+    widest([&] {
+      for (int64_t i = 0; i < n_; ++i)
+        normalise(weights_[i], bias[i], sides_[static_cast<size_t>(i)]);
+    });
+  }
+  BRAID_INLINE void normalise(W* row, const W* bias, W side) const {
+    const int64_t count = weights_.row;
+    const W scale = static_cast<W>(p_.scale), hidden = static_cast<W>(hidden_score);
+    const W* sides = sides_.data();
+    along(count, [&](int64_t j) {
+      row[j] = row[j] * scale + bias[j] + (sides[j] == side ? W(0) : hidden);
+    });
+    const W top = largest_along(count, row[0], [&](int64_t j) { return row[j]; });
+    along(count, [&](int64_t j) { row[j] = exponential(row[j] - top); });
+    const W sum = sum_along<W>(count, [&](int64_t j) { return row[j]; });
+    along(count, [&](int64_t j) { row[j] /= sum; });
+  }
+  // From gradients of the weights to those of the products of q and k.
+  void through_softmax(WindowTile<W>& to_bias) {
+    const W scale = static_cast<W>(p_.scale);
+    widest([&] {
+      for (int64_t i = 0; i < n_; ++i) {
+        const W* weights = weights_[i];
+        W *row = scores_[i], *sums = to_bias[i];
+        const W common = sum_along<W>(scores_.row, [&](int64_t j) { return weights[j] * row[j]; });
+        along(scores_.row, [&](int64_t j) {
+          const W grad = weights[j] * (row[j] - common);
+          sums[j] += grad;
+          row[j] = grad * scale;
+        });
       }
-      normalise(row);
-    }
-  }
-  void normalise(W* row) const {
-    const W top = *std::max_element(row, row + n_);
-    W sum = 0;
-    for (int64_t j = 0; j < n_; ++j) {
-      row[j] = std::exp(row[j] - top);
-      sum += row[j];
-    }
-    for (int64_t j = 0; j < n_; ++j) row[j] /= sum;
-  }
-  // From gradients of the weights to those of the scores.
-  void through_softmax(std::vector<W>& grads) const {
-    for (int64_t i = 0; i < n_; ++i) {
-      const W* weights = weights_.data() + i * n_;
-      W* row = grads.data() + i * n_;
-      W common = 0;
-      for (int64_t j = 0; j < n_; ++j) common += weights[j] * row[j];
-      for (int64_t j = 0; j < n_; ++j) row[j] = weights[j] * (row[j] - common);
-    }
+    });
   }
 
   const WindowPlaces& p_;
   int64_t n_, d_, head_ = 0;
   std::vector<int64_t> pixels_;
-  std::vector<int> sides_;
-  std::vector<int64_t> entries_;
-  std::vector<W> q_, k_, v_, weights_;
+  std::vector<W> sides_;
+  WindowTile<W> q_{n_, d_}, k_{n_, d_}, v_{n_, d_}, grad_{n_, d_}, result_{n_, d_};
+  WindowTile<W> turned_{d_, n_}, weights_{n_, n_}, scores_{n_, n_};
 };
 
 at::Tensor window_attention_cpu(const at::Tensor& qkv, const at::Tensor& table, int64_t window,
@@ -161,40 +191,55 @@ at::Tensor window_attention_cpu(const at::Tensor& qkv, const at::Tensor& table, 
   const WindowPlaces places = window_places(qkv, table, window, edges, scale);
   at::Tensor out = at::empty(
       {places.batch, places.height, places.width, places.heads * places.head}, qkv.options());
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, qkv.scalar_type(), "window_attention",
-                                  [&] {
-                                    const auto* from = qkv.const_data_ptr<scalar_t>();
-                                    const auto* bias = table.const_data_ptr<WindowSum<scalar_t>>();
-                                    auto* to = out.mutable_data_ptr<scalar_t>();
-                                    in_parts(places.windows(), 1, [&](int64_t begin, int64_t end) {
-                                      WindowHead<scalar_t> one(places);
-                                      for (int64_t w = begin; w < end; ++w)
-                                        for (int64_t head = 0; head < places.heads; ++head) {
-                                          one.enter(w, head);
-                                          one.attend(from, bias, to);
-                                        }
-                                    });
-                                  });
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      at::kHalf, at::kBFloat16, qkv.scalar_type(), "window_attention", [&] {
+        using W = WideOf<scalar_t>;
+        const auto* from = qkv.const_data_ptr<scalar_t>();
+        const auto biases = window_biases<W>(places, table.const_data_ptr<W>());
+        auto* to = out.mutable_data_ptr<scalar_t>();
+        in_parts(places.windows(), 1, [&](int64_t begin, int64_t end) {
+          WindowHead<scalar_t> one(places);
+          for (int64_t w = begin; w < end; ++w) {
+            one.enter(w);
+            for (int64_t head = 0; head < places.heads; ++head) {
+              one.turn_to(head);
+              one.attend(from, biases[static_cast<size_t>(head)], to);
+            }
+          }
+        });
+      });
   return out;
 }
 
 template <class T>
 struct WindowGradPointers {
   const T *grad, *qkv;
-  const WindowSum<T>* table;
+  const std::vector<WindowTile<WideOf<T>>>& biases;
+  const std::vector<int64_t>& entries;
   T *to_qkv, *value;  // value: null if it is not wanted
 };
 
 // The windows of one part, and their sum for the table.
 template <class T>
 void grads_of_part(const WindowPlaces& places, int64_t part, const WindowGradPointers<T>& x,
-                   WindowSum<T>* to_table) {
+                   WideOf<T>* to_table) {
+  const int64_t n = places.tokens(), heads = places.heads;
+  std::vector<WindowTile<WideOf<T>>> to_biases(static_cast<size_t>(heads), {n, n});
   WindowHead<T> one(places);
-  for (int64_t w = part; w < places.windows(); w += places.parts())
-    for (int64_t head = 0; head < places.heads; ++head) {
-      one.enter(w, head);
-      one.gradients(x.grad, x.qkv, x.table, x.to_qkv, to_table);
+  for (int64_t w = part; w < places.windows(); w += places.parts()) {
+    one.enter(w);
+    for (int64_t head = 0; head < heads; ++head) {
+      const auto which = static_cast<size_t>(head);
+      one.turn_to(head);
+      one.gradients(x.grad, x.qkv, x.biases[which], x.to_qkv, to_biases[which]);
       if (x.value != nullptr) one.sum_up(x.value);
+    }
+  }
+  for (int64_t head = 0; head < heads; ++head)
+    for (int64_t i = 0; i < n; ++i) {
+      const auto* row = to_biases[static_cast<size_t>(head)][i];
+      for (int64_t j = 0; j < n; ++j)
+        to_table[x.entries[static_cast<size_t>(i * n + j)] * heads + head] += row[j];
     }
 }
 
@@ -207,11 +252,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> window_attention_grad_cpu(
   if (again) value = at::empty(grad.sizes(), grad.options());
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, qkv.scalar_type(), "window_attention_grad", [&] {
-        using W = WindowSum<scalar_t>;
-        std::vector<W> sums(places.parts() * table.numel());
+        using W = WideOf<scalar_t>;
+        std::vector<W> sums(static_cast<size_t>(places.parts() * table.numel()));
+        const auto biases = window_biases<W>(places, table.const_data_ptr<W>());
+        const std::vector<int64_t> entries = window_entries(places);
         const WindowGradPointers<scalar_t> pointers = {
-            grad.const_data_ptr<scalar_t>(), qkv.const_data_ptr<scalar_t>(),
-            table.const_data_ptr<W>(), to_qkv.mutable_data_ptr<scalar_t>(),
+            grad.const_data_ptr<scalar_t>(),
+            qkv.const_data_ptr<scalar_t>(),
+            biases,
+            entries,
+            to_qkv.mutable_data_ptr<scalar_t>(),
             again ? value.mutable_data_ptr<scalar_t>() : nullptr};
         in_parts(places.parts(), 1, [&](int64_t begin, int64_t end) {
           for (int64_t part = begin; part < end; ++part)

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/activation_cpu.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "braid/core/in_parts.h"
+#include "kernels/column_sum.h"
+#include "kernels/cpu_rows.h"
+#include "kernels/linear_gradients.h"
+#include "kernels/wide_exp.h"
+
+namespace braid::kernels {
+namespace {
+
+at::Tensor fresh_activation(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
+
+// [rows, width] with numbers side by side, without a copy wherever rows are evenly spaced.
+at::Tensor side_by_side_rows(const at::Tensor& x) {
+  const at::Tensor rows = as_rows(x);
+  return rows.stride(1) == 1 || rows.size(1) == 1 ? rows : rows.contiguous();
+}
+
+template <class T>
+BRAID_INLINE WideOf<T> wide(T x) {
+  return static_cast<WideOf<T>>(x);
+}
+template <class T>
+BRAID_INLINE void store(T& to, WideOf<T> value) {
+  to = static_cast<T>(value);
+}
+
+// body(in..., out..., width) for each row, with pointers to its numbers: inputs and outputs are
+// [..., width] of one dtype. Outputs have evenly spaced rows; what is read of them is what was.
+template <size_t ins, size_t outs, class Body>
+void map_cpu_rows(const std::array<at::Tensor, ins>& inputs,
+                  const std::array<at::Tensor, outs>& outputs, const Body& body) {
+  if (inputs[0].numel() == 0) return;
+  std::array<at::Tensor, ins + outs> all;
+  std::transform(inputs.begin(), inputs.end(), all.begin(), side_by_side_rows);
+  for (size_t k = 0; k < outs; ++k) all[ins + k] = outputs[k].view({-1, outputs[k].size(-1)});
+  const int64_t rows = all[0].size(0), width = all[0].size(1);
+  of_dtype(all[0].scalar_type(), [&](auto kind) {
+    using T = decltype(kind);
+    std::array<T*, ins + outs> begins;
+    for (size_t k = 0; k < all.size(); ++k) begins[k] = static_cast<T*>(all[k].data_ptr());
+    in_parts(rows, std::max<int64_t>(1, (1 << 13) / width), [&](int64_t first, int64_t last) {
+      for (int64_t row = first; row < last; ++row) {
+        std::array<T*, ins + outs> places = begins;
+        for (size_t k = 0; k < all.size(); ++k) places[k] += row * all[k].stride(0);
+        std::apply([&](auto*... at) { widest([&] { body(at..., width); }); }, places);
+      }
+    });
+  });
+}
+
+// x times the logistic function of 2 sqrt(2 / pi) (x + 0.044715 x^3), which is GELU by tanh.
+template <class W>
+struct TanhGelu {
+  static constexpr W slope = W(1.59576912160573071176), cubic = W(0.044715);
+  BRAID_INLINE explicit TanhGelu(W x) : x(x), share(sigmoid(slope * (x + cubic * x * x * x))) {}
+  BRAID_INLINE W value() const { return x * share; }
+  BRAID_INLINE W derivative() const {
+    return share + x * share * (1 - share) * (slope * (1 + 3 * cubic * x * x));
+  }
+  W x, share;
+};
+
+template <class W>
+struct Silu {
+  BRAID_INLINE explicit Silu(W x) : x(x), share(sigmoid(x)) {}
+  BRAID_INLINE W value() const { return x * share; }
+  BRAID_INLINE W derivative() const { return share * (1 + x * (1 - share)); }
+  W x, share;
+};
+
+}  // namespace
+
+at::Tensor gelu_cpu(const at::Tensor& h, bool tanh) {
+  at::Tensor value = fresh_activation(h);
+  if (!tanh) return at::gelu_out(value, h);
+  map_cpu_rows<1, 1>({h}, {value}, [](auto* x, auto* y, int64_t width) {
+    along(width, [&](int64_t i) { store(y[i], TanhGelu(wide(x[i])).value()); });
+  });
+  return value;
+}
+
+at::Tensor gelu_grad_cpu(const at::Tensor& h, const at::Tensor& grad, bool tanh) {
+  at::Tensor d_h = fresh_activation(h);
+  if (!tanh) return at::gelu_backward_out(d_h, grad, h);
+  map_cpu_rows<2, 1>({h, grad}, {d_h}, [](auto* x, auto* g, auto* to, int64_t width) {
+    along(width, [&](int64_t i) { store(to[i], wide(g[i]) * TanhGelu(wide(x[i])).derivative()); });
+  });
+  return d_h;
+}
+
+TwoTensors gelu_grad_in_place_cpu(const at::Tensor& h, at::Tensor& grad, bool tanh, SumDtype sum) {
+  at::Tensor value;
+  if (tanh) {
+    value = fresh_activation(h);
+    map_cpu_rows<1, 2>({h}, {grad, value}, [](auto* x, auto* g, auto* y, int64_t width) {
+      along(width, [&](int64_t i) {
+        const TanhGelu curve(wide(x[i]));
+        store(g[i], wide(g[i]) * curve.derivative());
+        store(y[i], curve.value());
+      });
+    });
+  } else {
+    at::gelu_backward_out(grad, grad, h);
+    value = gelu_cpu(h, tanh);
+  }
+  return {value, sum ? column_sum_cpu(as_rows(grad), *sum) : at::Tensor()};
+}
+
+at::Tensor swiglu_cpu(const at::Tensor& gate, const at::Tensor& up) {
+  at::Tensor value = fresh_activation(gate);
+  map_cpu_rows<2, 1>({gate, up}, {value}, [](auto* x, auto* u, auto* y, int64_t width) {
+    along(width, [&](int64_t i) { store(y[i], Silu(wide(x[i])).value() * wide(u[i])); });
+  });
+  return value;
+}
+
+TwoTensors swiglu_grad_cpu(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& grad) {
+  at::Tensor d_gate = fresh_activation(gate), d_up = fresh_activation(up);
+  map_cpu_rows<3, 2>({gate, up, grad}, {d_gate, d_up},
+                     [](auto* x, auto* u, auto* g, auto* to_x, auto* to_u, int64_t width) {
+                       along(width, [&](int64_t i) {
+                         const Silu curve(wide(x[i]));
+                         store(to_x[i], wide(g[i]) * wide(u[i]) * curve.derivative());
+                         store(to_u[i], wide(g[i]) * curve.value());
+                       });
+                     });
+  return {d_gate, d_up};
+}
+
+TwoTensors swiglu_grad_in_place_cpu(const at::Tensor& gate, const at::Tensor& up,
+                                    at::Tensor& grad) {
+  at::Tensor value = fresh_activation(gate), d_gate = fresh_activation(gate);
+  map_cpu_rows<2, 3>({gate, up}, {grad, value, d_gate},
+                     [](auto* x, auto* u, auto* g, auto* y, auto* to_x, int64_t width) {
+                       along(width, [&](int64_t i) {
+                         const Silu curve(wide(x[i]));
+                         const auto given = wide(g[i]);
+                         store(to_x[i], given * wide(u[i]) * curve.derivative());
+                         store(g[i], given * curve.value());
+                         store(y[i], curve.value() * wide(u[i]));
+                       });
+                     });
+  return {value, d_gate};
+}
+
+}  // namespace braid::kernels
