@@ -12,7 +12,8 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_compile_options(-fclang-abi-compat=17)  # else const_data_ptr<T>() of the g++-built wheel does not link
 endif()
 if(BRAID_SANITIZE)
-  add_compile_options(-fsanitize=${BRAID_SANITIZE} -fno-omit-frame-pointer -g1)
+  # What the address sanitizer sees as well (null, object-size) or hardly pays (vptr) is a quarter of the time to compile.
+  add_compile_options(-fsanitize=${BRAID_SANITIZE} -fno-sanitize=null,object-size,vptr -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${BRAID_SANITIZE})
 endif()
 
