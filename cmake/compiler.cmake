@@ -23,5 +23,7 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 find_program(MOLD mold)
 if(MOLD)
-  add_link_options(-fuse-ld=mold)
+  # mold 1.10 lets the part that is made read-only begin at thread-local variables, which no segment holds: where they stand at the
+  # end of a page, the loader refuses the program ("cannot apply additional memory protection after relocation").
+  add_link_options(-fuse-ld=mold LINKER:-z,norelro)
 endif()
