@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(sum_threads, 4)
 
 at::Tensor column_sum(const at::Tensor& given, c10::ScalarType dtype) {
   const c10::cuda::CUDAGuard guard(given.device());
-  const at::Tensor x = mapped_rows(given);
+  const at::Tensor x = kernels::side_by_side_rows(given);
   const int64_t width = x.size(1), element = x.element_size();
   if (x.numel() == 0) return at::zeros({width}, x.options().dtype(dtype));
   at::Tensor sum = at::empty({width}, x.options().dtype(dtype));

@@ -18,6 +18,7 @@
 
 #include "cuda/aligned.h"
 #include "cuda/launch.cuh"
+#include "kernels/rows.h"
 
 namespace braid::cuda {
 
@@ -77,12 +78,6 @@ __global__ void __launch_bounds__(map_threads)
   }
 }
 
-// [..., width] as rows, without a copy wherever the rows are evenly spaced.
-inline at::Tensor mapped_rows(const at::Tensor& x) {
-  const at::Tensor rows = x.dim() == 2 ? x : x.reshape({-1, x.size(-1)});
-  return rows.stride(1) == 1 || rows.size(1) == 1 ? rows : rows.contiguous();
-}
-
 template <int Count>
 bool fit_packs(const RowViews<Count>& views, int64_t element) {
   for (const RowView& view : views.of)
@@ -112,7 +107,7 @@ struct MappedRows {
       : width(inputs[0].size(-1)), rows(inputs[0].numel() / width) {
     const int64_t element = inputs[0].element_size();
     for (int i = 0; i < In; ++i) {
-      held[i] = mapped_rows(inputs[i]);
+      held[i] = kernels::side_by_side_rows(inputs[i]);
       in.of[i] = {const_cast<void*>(held[i].const_data_ptr()), held[i].stride(0)};
     }
     for (int i = 0; i < Out; ++i) {

@@ -2,22 +2,20 @@
 #include "braid/kernels/activation.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include "kernels/activation_cpu.h"
 #include "kernels/column_sum.h"
-#include "kernels/linear_gradients.h"
+#include "kernels/meta.h"
+#include "kernels/rows.h"
 
 namespace braid::kernels {
 namespace {
 
-at::Tensor fresh_like(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
-
 // The scratch is that of column_sum.
 TwoTensors gelu_grad_meta_(const at::Tensor& h, at::Tensor& grad, bool, SumDtype sum) {
-  const at::Tensor value = fresh_like(h);
+  const at::Tensor value = fresh_contiguous(h);
   return {value, sum ? column_sum_meta(as_rows(grad), *sum) : at::Tensor()};
 }
 
@@ -43,17 +41,17 @@ TORCH_LIBRARY_IMPL(braid, CPU, library) {
 }
 
 TORCH_LIBRARY_IMPL(braid, Meta, library) {
-  library.impl("gelu", [](const at::Tensor& h, bool) { return fresh_like(h); });
+  library.impl("gelu", [](const at::Tensor& h, bool) { return fresh_contiguous(h); });
   library.impl("gelu_grad",
-               [](const at::Tensor& h, const at::Tensor&, bool) { return fresh_like(h); });
+               [](const at::Tensor& h, const at::Tensor&, bool) { return fresh_contiguous(h); });
   library.impl("gelu_grad_", &gelu_grad_meta_);
   library.impl("swiglu",
-               [](const at::Tensor& gate, const at::Tensor&) { return fresh_like(gate); });
+               [](const at::Tensor& gate, const at::Tensor&) { return fresh_contiguous(gate); });
   library.impl("swiglu_grad", [](const at::Tensor& gate, const at::Tensor& up, const at::Tensor&) {
-    return TwoTensors(fresh_like(gate), fresh_like(up));
+    return TwoTensors(fresh_contiguous(gate), fresh_contiguous(up));
   });
   library.impl("swiglu_grad_", [](const at::Tensor& gate, const at::Tensor&, at::Tensor&) {
-    return TwoTensors(fresh_like(gate), fresh_like(gate));
+    return TwoTensors(fresh_contiguous(gate), fresh_contiguous(gate));
   });
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/activation_cpu.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 
@@ -12,19 +11,12 @@
 #include "braid/core/in_parts.h"
 #include "kernels/column_sum.h"
 #include "kernels/cpu_rows.h"
-#include "kernels/linear_gradients.h"
+#include "kernels/meta.h"
+#include "kernels/rows.h"
 #include "kernels/wide_exp.h"
 
 namespace braid::kernels {
 namespace {
-
-at::Tensor fresh_activation(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
-
-// [rows, width] with numbers side by side, without a copy wherever rows are evenly spaced.
-at::Tensor side_by_side_rows(const at::Tensor& x) {
-  const at::Tensor rows = as_rows(x);
-  return rows.stride(1) == 1 || rows.size(1) == 1 ? rows : rows.contiguous();
-}
 
 template <class T>
 BRAID_INLINE WideOf<T> wide(T x) {
@@ -35,26 +27,36 @@ BRAID_INLINE void store(T& to, WideOf<T> value) {
   to = static_cast<T>(value);
 }
 
+// Where a row of each begins.
+template <class Pointer, size_t count>
+std::array<Pointer, count> at_row(int64_t row, std::array<Pointer, count> begins,
+                                  const std::array<at::Tensor, count>& of) {
+  for (size_t k = 0; k < count; ++k) begins[k] += row * of[k].stride(0);
+  return begins;
+}
+
 // body(in..., out..., width) for each row, with pointers to its numbers: inputs and outputs are
 // [..., width] of one dtype. Outputs have evenly spaced rows; what is read of them is what was.
 template <size_t ins, size_t outs, class Body>
 void map_cpu_rows(const std::array<at::Tensor, ins>& inputs,
                   const std::array<at::Tensor, outs>& outputs, const Body& body) {
   if (inputs[0].numel() == 0) return;
-  std::array<at::Tensor, ins + outs> all;
-  std::transform(inputs.begin(), inputs.end(), all.begin(), side_by_side_rows);
-  for (size_t k = 0; k < outs; ++k) all[ins + k] = outputs[k].view({-1, outputs[k].size(-1)});
-  const int64_t rows = all[0].size(0), width = all[0].size(1);
-  of_dtype(all[0].scalar_type(), [&](auto kind) {
+  std::array<at::Tensor, ins> from;
+  std::array<at::Tensor, outs> to;
+  std::transform(inputs.begin(), inputs.end(), from.begin(), side_by_side_rows);
+  std::transform(outputs.begin(), outputs.end(), to.begin(),
+                 [](const at::Tensor& x) { return x.view({-1, x.size(-1)}); });
+  const int64_t rows = from[0].size(0), width = from[0].size(1);
+  of_dtype(from[0].scalar_type(), [&](auto kind) {
     using T = decltype(kind);
-    std::array<T*, ins + outs> begins;
-    for (size_t k = 0; k < all.size(); ++k) begins[k] = static_cast<T*>(all[k].data_ptr());
+    std::array<const T*, ins> read;
+    std::array<T*, outs> written;
+    for (size_t k = 0; k < ins; ++k) read[k] = from[k].template const_data_ptr<T>();
+    for (size_t k = 0; k < outs; ++k) written[k] = to[k].template mutable_data_ptr<T>();
     in_parts(rows, std::max<int64_t>(1, (1 << 13) / width), [&](int64_t first, int64_t last) {
-      for (int64_t row = first; row < last; ++row) {
-        std::array<T*, ins + outs> places = begins;
-        for (size_t k = 0; k < all.size(); ++k) places[k] += row * all[k].stride(0);
-        std::apply([&](auto*... at) { widest([&] { body(at..., width); }); }, places);
-      }
+      for (int64_t row = first; row < last; ++row)
+        std::apply([&](auto*... at) { widest([&] { body(at..., width); }); },
+                   std::tuple_cat(at_row(row, read, from), at_row(row, written, to)));
     });
   });
 }
@@ -82,7 +84,7 @@ struct Silu {
 }  // namespace
 
 at::Tensor gelu_cpu(const at::Tensor& h, bool tanh) {
-  at::Tensor value = fresh_activation(h);
+  at::Tensor value = fresh_contiguous(h);
   if (!tanh) return at::gelu_out(value, h);
   map_cpu_rows<1, 1>({h}, {value}, [](auto* x, auto* y, int64_t width) {
     along(width, [&](int64_t i) { store(y[i], TanhGelu(wide(x[i])).value()); });
@@ -91,7 +93,7 @@ at::Tensor gelu_cpu(const at::Tensor& h, bool tanh) {
 }
 
 at::Tensor gelu_grad_cpu(const at::Tensor& h, const at::Tensor& grad, bool tanh) {
-  at::Tensor d_h = fresh_activation(h);
+  at::Tensor d_h = fresh_contiguous(h);
   if (!tanh) return at::gelu_backward_out(d_h, grad, h);
   map_cpu_rows<2, 1>({h, grad}, {d_h}, [](auto* x, auto* g, auto* to, int64_t width) {
     along(width, [&](int64_t i) { store(to[i], wide(g[i]) * TanhGelu(wide(x[i])).derivative()); });
@@ -102,7 +104,7 @@ at::Tensor gelu_grad_cpu(const at::Tensor& h, const at::Tensor& grad, bool tanh)
 TwoTensors gelu_grad_in_place_cpu(const at::Tensor& h, at::Tensor& grad, bool tanh, SumDtype sum) {
   at::Tensor value;
   if (tanh) {
-    value = fresh_activation(h);
+    value = fresh_contiguous(h);
     map_cpu_rows<1, 2>({h}, {grad, value}, [](auto* x, auto* g, auto* y, int64_t width) {
       along(width, [&](int64_t i) {
         const TanhGelu curve(wide(x[i]));
@@ -118,7 +120,7 @@ TwoTensors gelu_grad_in_place_cpu(const at::Tensor& h, at::Tensor& grad, bool ta
 }
 
 at::Tensor swiglu_cpu(const at::Tensor& gate, const at::Tensor& up) {
-  at::Tensor value = fresh_activation(gate);
+  at::Tensor value = fresh_contiguous(gate);
   map_cpu_rows<2, 1>({gate, up}, {value}, [](auto* x, auto* u, auto* y, int64_t width) {
     along(width, [&](int64_t i) { store(y[i], Silu(wide(x[i])).value() * wide(u[i])); });
   });
@@ -126,7 +128,7 @@ at::Tensor swiglu_cpu(const at::Tensor& gate, const at::Tensor& up) {
 }
 
 TwoTensors swiglu_grad_cpu(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& grad) {
-  at::Tensor d_gate = fresh_activation(gate), d_up = fresh_activation(up);
+  at::Tensor d_gate = fresh_contiguous(gate), d_up = fresh_contiguous(up);
   map_cpu_rows<3, 2>({gate, up, grad}, {d_gate, d_up},
                      [](auto* x, auto* u, auto* g, auto* to_x, auto* to_u, int64_t width) {
                        along(width, [&](int64_t i) {
@@ -140,7 +142,7 @@ TwoTensors swiglu_grad_cpu(const at::Tensor& gate, const at::Tensor& up, const a
 
 TwoTensors swiglu_grad_in_place_cpu(const at::Tensor& gate, const at::Tensor& up,
                                     at::Tensor& grad) {
-  at::Tensor value = fresh_activation(gate), d_gate = fresh_activation(gate);
+  at::Tensor value = fresh_contiguous(gate), d_gate = fresh_contiguous(gate);
   map_cpu_rows<2, 3>({gate, up}, {grad, value, d_gate},
                      [](auto* x, auto* u, auto* g, auto* y, auto* to_x, int64_t width) {
                        along(width, [&](int64_t i) {

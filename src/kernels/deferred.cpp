@@ -11,6 +11,7 @@
 #include "braid/core/param.h"
 #include "braid/kernels/linear.h"
 #include "kernels/linear_gradients.h"
+#include "kernels/rows.h"
 
 namespace braid::kernels {
 namespace {

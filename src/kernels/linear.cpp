@@ -16,6 +16,7 @@
 #include "kernels/again.h"
 #include "kernels/linear_gradients.h"
 #include "kernels/linear_node.h"
+#include "kernels/rows.h"
 #include "kernels/side_by_side.h"
 #include "kernels/sum_taker.h"
 

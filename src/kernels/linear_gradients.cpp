@@ -4,6 +4,7 @@
 #include <ATen/ops/mm.h>
 
 #include "kernels/column_sum.h"
+#include "kernels/rows.h"
 
 namespace braid::kernels {
 namespace {
@@ -17,8 +18,6 @@ at::Tensor product_in(const at::Tensor& a, const at::Tensor& b, c10::ScalarType 
 }
 
 }  // namespace
-
-at::Tensor as_rows(const at::Tensor& x) { return x.dim() == 2 ? x : x.reshape({-1, x.size(-1)}); }
 
 bool lies_by_rows(const at::Tensor& weight) {
   return weight.stride(1) == 1 && weight.stride(0) == weight.size(1);

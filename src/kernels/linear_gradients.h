@@ -6,8 +6,6 @@
 
 namespace braid::kernels {
 
-at::Tensor as_rows(const at::Tensor& x);  // [..., width] -> [rows, width]
-
 // Whether [out, in] lies row by row: its gradient then does, too.
 bool lies_by_rows(const at::Tensor& weight);
 

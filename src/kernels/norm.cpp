@@ -12,10 +12,10 @@
 
 #include "kernels/again.h"
 #include "kernels/column_sum.h"
-#include "kernels/linear_gradients.h"
 #include "kernels/meta.h"
 #include "kernels/norm_cpu.h"
 #include "kernels/norm_parts.h"
+#include "kernels/rows.h"
 #include "kernels/sum_taker.h"
 
 namespace braid::kernels {

@@ -58,9 +58,9 @@ std::vector<int64_t> window_entries(const WindowPlaces& p) {
 
 // What is added to the scores of each head; the columns behind those of keys get no weight.
 template <class W>
-std::vector<WindowTile<W>> window_biases(const WindowPlaces& p, const W* table) {
+std::vector<WindowTile<W>> window_biases(const WindowPlaces& p, const W* table,
+                                         const std::vector<int64_t>& entries) {
   const int64_t n = p.tokens();
-  const std::vector<int64_t> entries = window_entries(p);
   std::vector<WindowTile<W>> all(static_cast<size_t>(p.heads), WindowTile<W>(n, n));
   for (int64_t head = 0; head < p.heads; ++head)
     for (int64_t i = 0; i < n; ++i) {
@@ -195,7 +195,8 @@ at::Tensor window_attention_cpu(const at::Tensor& qkv, const at::Tensor& table, 
       at::kHalf, at::kBFloat16, qkv.scalar_type(), "window_attention", [&] {
         using W = WideOf<scalar_t>;
         const auto* from = qkv.const_data_ptr<scalar_t>();
-        const auto biases = window_biases<W>(places, table.const_data_ptr<W>());
+        const auto biases =
+            window_biases<W>(places, table.const_data_ptr<W>(), window_entries(places));
         auto* to = out.mutable_data_ptr<scalar_t>();
         in_parts(places.windows(), 1, [&](int64_t begin, int64_t end) {
           WindowHead<scalar_t> one(places);
@@ -254,8 +255,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> window_attention_grad_cpu(
       at::kHalf, at::kBFloat16, qkv.scalar_type(), "window_attention_grad", [&] {
         using W = WideOf<scalar_t>;
         std::vector<W> sums(static_cast<size_t>(places.parts() * table.numel()));
-        const auto biases = window_biases<W>(places, table.const_data_ptr<W>());
         const std::vector<int64_t> entries = window_entries(places);
+        const auto biases = window_biases<W>(places, table.const_data_ptr<W>(), entries);
         const WindowGradPointers<scalar_t> pointers = {
             grad.const_data_ptr<scalar_t>(),
             qkv.const_data_ptr<scalar_t>(),
