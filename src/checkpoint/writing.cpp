@@ -151,7 +151,8 @@ void leave_record(const Job& job) {
   const fs::path file = job.temporary / record_name(job.rank, job.manifest.world);
   const fs::path half = file.string() + ".half";
   write_bytes(half, to_json(job.manifest.shards.front()));
-  rename_durably(half, file);
+  sync_dir(job.temporary);  // before the rename: rank 0 may take the folder away right after it
+  fs::rename(half, file);
 }
 
 // Rank 0 removes everything; another rank says why to rank 0, which waits for it.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "checkpoint/layouts.h"
@@ -20,6 +22,18 @@
 #include "support/expect.h"
 #include "support/files.h"
 #include "support/ranks.h"
+
+namespace {
+
+std::function<void(int)> before_fsync;
+
+}  // namespace
+
+// This program's calls come here instead of the C library.
+extern "C" int fsync(int file) {
+  if (before_fsync) before_fsync(file);
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
 
 namespace braid::checkpoint {
 namespace {
@@ -86,6 +100,24 @@ TEST(Writing, AMissingRankIsNamedAndTheOldOneStays) {
   const auto found = Store(dir.path()).newest();
   EXPECT_EQ(found->snapshot.step, 1);
   EXPECT_TRUE(found->skipped.empty());
+}
+
+// Rank 0 may rename the folder as soon as it sees the last record.
+TEST(Writing, ARankTouchesTheFolderNoMoreAfterItsRecord) {
+  const test::TempDir dir;
+  Job job = job_of(dir.path(), 1, 1, 2);
+  const fs::path folder = job.temporary, record = folder / record_name(1, 2);
+  int synced = 0;
+  before_fsync = [&](int file) {
+    if (!fs::equivalent(fmt::format("/proc/self/fd/{}", file), folder)) return;
+    EXPECT_FALSE(fs::exists(record));
+    ++synced;
+  };
+  const std::atomic<bool> leaving = true;  // nobody commits
+  write_checkpoint(job, leaving);
+  before_fsync = nullptr;
+  EXPECT_EQ(synced, 1);
+  EXPECT_TRUE(fs::exists(record));
 }
 
 TEST(Writing, TheReasonOfARankThatFailedIsPassedOn) {
