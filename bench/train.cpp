@@ -23,6 +23,7 @@
 
 #include "braid/checkpoint/safetensors.h"
 #include "braid/core/accelerator.h"
+#include "braid/core/cpu.h"
 #include "braid/memory/instruments.h"
 #include "braid/train/trainer.h"
 #include "synthetic.h"
@@ -59,6 +60,7 @@ class Bench {
         run_(train::load_run(wanted.spec, wanted.sets)),
         device_(device()),
         rig_(run_, {.device = device_, .dry = false, .batch_ahead = false}) {
+    if (device_.is_cpu() && run_.memory.keep_freed) keep_freed_memory();
     rig_.batch = {};  // its memory is for those that come
     for (int64_t i = 0; i < std::max<int64_t>(1, wanted.batches); ++i)
       batches_.push_back(bench::synthetic_batch(run_, i, device_));

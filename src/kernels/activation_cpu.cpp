@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/activation_cpu.h"
 
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/gelu_backward.h>
-
 #include <algorithm>
 #include <array>
 #include <tuple>
@@ -13,7 +10,7 @@
 #include "kernels/cpu_rows.h"
 #include "kernels/meta.h"
 #include "kernels/rows.h"
-#include "kernels/wide_exp.h"
+#include "kernels/wide_normal.h"
 
 namespace braid::kernels {
 namespace {
@@ -74,6 +71,14 @@ struct TanhGelu {
 };
 
 template <class W>
+struct NormalGelu : private Normal<W> {
+  BRAID_INLINE explicit NormalGelu(W x) : Normal<W>(x), x(x) {}
+  BRAID_INLINE W value() const { return x * this->share; }
+  BRAID_INLINE W derivative() const { return this->share + x * this->density; }
+  W x;
+};
+
+template <class W>
 struct Silu {
   BRAID_INLINE explicit Silu(W x) : x(x), share(sigmoid(x)) {}
   BRAID_INLINE W value() const { return x * share; }
@@ -81,41 +86,49 @@ struct Silu {
   W x, share;
 };
 
+template <template <class> class Curve>
+void map_values(const at::Tensor& h, const at::Tensor& value) {
+  map_cpu_rows<1, 1>({h}, {value}, [](auto* x, auto* y, int64_t width) {
+    along(width, [&](int64_t i) { store(y[i], Curve(wide(x[i])).value()); });
+  });
+}
+
+template <template <class> class Curve>
+void map_gradients(const at::Tensor& h, const at::Tensor& grad, const at::Tensor& d_h) {
+  map_cpu_rows<2, 1>({h, grad}, {d_h}, [](auto* x, auto* g, auto* to, int64_t width) {
+    along(width, [&](int64_t i) { store(to[i], wide(g[i]) * Curve(wide(x[i])).derivative()); });
+  });
+}
+
+template <template <class> class Curve>
+void map_gradients_in_place(const at::Tensor& h, const at::Tensor& grad, const at::Tensor& value) {
+  map_cpu_rows<1, 2>({h}, {grad, value}, [](auto* x, auto* g, auto* y, int64_t width) {
+    along(width, [&](int64_t i) {
+      const Curve curve(wide(x[i]));
+      store(g[i], wide(g[i]) * curve.derivative());
+      store(y[i], curve.value());
+    });
+  });
+}
+
 }  // namespace
 
 at::Tensor gelu_cpu(const at::Tensor& h, bool tanh) {
-  at::Tensor value = fresh_contiguous(h);
-  if (!tanh) return at::gelu_out(value, h);
-  map_cpu_rows<1, 1>({h}, {value}, [](auto* x, auto* y, int64_t width) {
-    along(width, [&](int64_t i) { store(y[i], TanhGelu(wide(x[i])).value()); });
-  });
+  const at::Tensor value = fresh_contiguous(h);
+  tanh ? map_values<TanhGelu>(h, value) : map_values<NormalGelu>(h, value);
   return value;
 }
 
 at::Tensor gelu_grad_cpu(const at::Tensor& h, const at::Tensor& grad, bool tanh) {
-  at::Tensor d_h = fresh_contiguous(h);
-  if (!tanh) return at::gelu_backward_out(d_h, grad, h);
-  map_cpu_rows<2, 1>({h, grad}, {d_h}, [](auto* x, auto* g, auto* to, int64_t width) {
-    along(width, [&](int64_t i) { store(to[i], wide(g[i]) * TanhGelu(wide(x[i])).derivative()); });
-  });
+  const at::Tensor d_h = fresh_contiguous(h);
+  tanh ? map_gradients<TanhGelu>(h, grad, d_h) : map_gradients<NormalGelu>(h, grad, d_h);
   return d_h;
 }
 
 TwoTensors gelu_grad_in_place_cpu(const at::Tensor& h, at::Tensor& grad, bool tanh, SumDtype sum) {
-  at::Tensor value;
-  if (tanh) {
-    value = fresh_contiguous(h);
-    map_cpu_rows<1, 2>({h}, {grad, value}, [](auto* x, auto* g, auto* y, int64_t width) {
-      along(width, [&](int64_t i) {
-        const TanhGelu curve(wide(x[i]));
-        store(g[i], wide(g[i]) * curve.derivative());
-        store(y[i], curve.value());
-      });
-    });
-  } else {
-    at::gelu_backward_out(grad, grad, h);
-    value = gelu_cpu(h, tanh);
-  }
+  const at::Tensor value = fresh_contiguous(h);
+  tanh ? map_gradients_in_place<TanhGelu>(h, grad, value)
+       : map_gradients_in_place<NormalGelu>(h, grad, value);
   return {value, sum ? column_sum_cpu(as_rows(grad), *sum) : at::Tensor()};
 }
 

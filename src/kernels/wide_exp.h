@@ -45,6 +45,15 @@ constexpr auto exp_series() {
   return all;
 }
 
+template <class W, size_t count>
+BRAID_INLINE W polynomial(const std::array<W, count>& series, W x) {
+  W sum = series[count - 1];
+#pragma GCC unroll 24
+  for (int k = static_cast<int>(count) - 2; k >= 0; --k)
+    sum = sum * x + series[static_cast<size_t>(k)];
+  return sum;
+}
+
 // e^x = 2^n e^r with |r| <= ln(2) / 2, and 2^n in two factors: the result may underflow or be
 // infinite, neither of them does.
 template <class W>
@@ -57,9 +66,7 @@ BRAID_INLINE W exponential(W given) {
   const W shifted = x * W(1.44269504088896340736) + N::shift;
   const W n = shifted - N::shift;
   const W r = (x - n * N::ln2_high) - n * N::ln2_low;
-  W power = series[N::degree];
-#pragma GCC unroll 16
-  for (int k = N::degree - 1; k >= 0; --k) power = power * r + series[static_cast<size_t>(k)];
+  const W power = polynomial(series, r);
   constexpr Bits lift = 4 * (N::bias + 1);  // shifts to the right are of numbers above zero
   const Bits whole = __builtin_bit_cast(Bits, shifted) - __builtin_bit_cast(Bits, N::shift) + lift;
   const Bits half = whole >> 1;

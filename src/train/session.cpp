@@ -88,6 +88,8 @@ void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
 void open_folder(const RunOptions& options, const SessionOptions& given) {
   settle_math();
   check(options);
+  if (options.memory.keep_freed && device_of(options.train, given.ranks.gpu).is_cpu())
+    keep_freed_memory();
   if (given.ranks.alone()) {
     parallel::resolve(options.mesh, 1, static_cast<int>(options.train.zero));  // refuses many ranks
     if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));

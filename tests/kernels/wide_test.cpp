@@ -13,16 +13,10 @@
 #include "braid/core/rng.h"
 #include "kernels/cpu_rows.h"
 #include "kernels/wide_exp.h"
+#include "support/instructions.h"
 
 namespace braid::kernels {
 namespace {
-
-std::vector<Instructions> all_here() {
-  std::vector<Instructions> all;
-  for (const Instructions one : {Instructions::any, Instructions::avx2, Instructions::avx512})
-    if (one <= widest_instructions()) all.push_back(one);
-  return all;
-}
 
 template <class W>
 std::vector<W> exponentials(const std::vector<W>& x, Instructions with) {
@@ -50,7 +44,7 @@ double worst_exponential(W from, W to, Instructions with) {
 }
 
 TEST(Wide, ExponentialsAreRightToTheLastPlaces) {
-  for (const Instructions with : all_here()) {
+  for (const Instructions with : test::instructions_here()) {
     EXPECT_LT(worst_exponential<float>(-87, 88.7f, with), 2);
     EXPECT_LT(worst_exponential<double>(-708, 709.7, with), 2);
     EXPECT_LT(worst_exponential<float>(-1e-3f, 1e-3f, with), 1);
@@ -73,7 +67,7 @@ void check_ends_of_exponential(Instructions with) {
 }
 
 TEST(Wide, ExponentialsOfInfinitiesAndNan) {
-  for (const Instructions with : all_here()) {
+  for (const Instructions with : test::instructions_here()) {
     check_ends_of_exponential<float>(with);
     check_ends_of_exponential<double>(with);
   }
@@ -83,7 +77,7 @@ TEST(Wide, AnElementDependsNeitherOnItsPlaceNorOnTheInstructions) {
   std::vector<float> x(77);
   for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i)) * 20;
   const std::vector<float> all = exponentials(x, Instructions::any);
-  for (const Instructions with : all_here()) {
+  for (const Instructions with : test::instructions_here()) {
     EXPECT_EQ(exponentials(x, with), all);
     for (size_t i = 0; i < x.size(); ++i)
       EXPECT_EQ(exponentials<float>({x[i]}, with)[0], all[i]) << i;
@@ -101,11 +95,12 @@ TEST(Wide, ASumDoesNotDependOnTheInstructions) {
     widest([&] { result = sum_along<float>(1000, [&](int64_t i) { return x[i] * y[i]; }); }, with);
     return result;
   };
-  for (const Instructions with : all_here()) EXPECT_EQ(sum(with), sum(Instructions::any));
+  for (const Instructions with : test::instructions_here())
+    EXPECT_EQ(sum(with), sum(Instructions::any));
 }
 
 TEST(Wide, SumsAndMaximaOfAllLengths) {
-  for (const Instructions with : all_here())
+  for (const Instructions with : test::instructions_here())
     for (int64_t count = 0; count < 140; ++count) {
       std::vector<double> x(static_cast<size_t>(count));
       std::iota(x.begin(), x.end(), -70);  // sums are exact

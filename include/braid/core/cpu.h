@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Faults of a CPU, or of the virtual machine that shows it, that would end a run or make
-// it differ from the one before.
+// What a process that computes on a CPU sets right first: faults of the machine that would end a
+// run or make it differ from the one before, and an allocator made for small blocks.
 //
 //   if (const std::string note = avoid_broken_amx(); !note.empty()) log.note(note);   // first
 //   thing in main
@@ -20,5 +20,11 @@ std::string avoid_broken_amx();
 // to run (of 1500 processes 7). This makes those first calls from one thread. Costs a millisecond,
 // once a process; call it before threads compute.
 void settle_math();
+
+// Memory that this process frees stays with it: handed back and taken again, as the system's
+// allocator does with large blocks, every page of them is cleared and mapped anew in each step. A
+// training step on a CPU takes 4 to 6 % less time. False where another allocator has taken the
+// system's place.
+bool keep_freed_memory();
 
 }  // namespace braid

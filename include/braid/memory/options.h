@@ -32,6 +32,7 @@ struct MemoryOptions {
   bool pack_masks = false;                 // one bit for a truth value
   int64_t window = 2;                      // offload activations: tensors on their way at a time
   bool check_recompute = false;            // what is computed again is compared, bit by bit
+  bool keep_freed = true;                  // on a CPU: for the next step, not for the system
 
   bool offloads(const std::string& what) const;
   bool stashes() const {  // something stands between autograd and what it keeps
