@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 DataError no_checkpoint(const std::string& run) {
   return DataError(
-      {.what = fmt::format("{} holds no whole checkpoint", run),
+      {.what = fs::exists(run) ? fmt::format("{} holds no whole checkpoint", run)
+                               : fmt::format("there is no folder {}", run),
        .why = "a saved model is a folder with manifest.json, or a run folder with checkpoints/",
        .fix = "train first: braid train CONFIG"});
 }

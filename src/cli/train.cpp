@@ -32,10 +32,12 @@ nlohmann::json as_json(const EndRecord& end, const std::string& dir) {
 void print_verdict(const EndRecord& end, const std::string& dir) {
   const auto rmse = end.metrics.find("rmse");
   const auto persistence = end.metrics.find("persistence");
-  if (rmse != end.metrics.end() && persistence != end.metrics.end())
-    fmt::print(
-        "validation RMSE {:.4f}, persistence (output = input) {:.4f}: {:.1f} times smaller\n",
-        rmse->second, persistence->second, persistence->second / rmse->second);
+  if (rmse != end.metrics.end() && persistence != end.metrics.end()) {
+    const double gain = persistence->second / rmse->second;
+    fmt::print("validation RMSE {:.4f}, persistence (output = input) {:.4f}: {:.1f} times {}\n",
+               rmse->second, persistence->second, gain < 1 ? 1 / gain : gain,
+               gain < 1 ? "larger, so persistence is the better forecast" : "smaller");
+  }
   fmt::print("results are in {} (report.html, log.jsonl, checkpoints/)\n", dir);
 }
 

@@ -85,6 +85,12 @@ void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
                        .fix = fmt::format("--set data.sequence={}", sequence)});
 }
 
+void keep_config(const RunOptions& options, const SessionOptions& given) {
+  const fs::path dir = run_dir(options);
+  if (!given.ranks.first() || (given.profile && holds_run(dir))) return;
+  write_atomic(dir / "config.yaml", resolved_yaml(options));
+}
+
 void open_folder(const RunOptions& options, const SessionOptions& given) {
   settle_math();
   check(options);
@@ -97,9 +103,8 @@ void open_folder(const RunOptions& options, const SessionOptions& given) {
   const fs::path dir = run_dir(options);
   if (!given.resume && !given.profile) refuse_used_folder(dir);
   given.ranks.control.barrier().wait();  // nobody writes before all have looked
-  if (!given.ranks.first()) return;
-  make_dirs(dir);
-  if (!given.profile || !holds_run(dir)) write_atomic(dir / "config.yaml", resolved_yaml(options));
+  if (given.ranks.first()) make_dirs(dir);
+  if (!given.resume) keep_config(options, given);
 }
 
 Session session_of(nn::Model& model, Splits data, RunOptions options, const SessionOptions& given) {
@@ -115,7 +120,10 @@ Session session_of(nn::Model& model, Splits data, RunOptions options, const Sess
             : report::Sinks());
   session.trainer = std::make_unique<Trainer>(model, std::move(data), options, *session.sinks,
                                               *session.log, given.ranks);
-  if (given.resume) session.trainer->resume();
+  if (given.resume) {
+    session.trainer->resume();  // may refuse the config: the folder keeps its own until then
+    keep_config(options, given);
+  }
   return session;
 }
 

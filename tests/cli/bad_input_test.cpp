@@ -38,7 +38,8 @@ TEST_F(BadInput, MissingFile) {
   expect_complaint(train("vit", {"--set", "data.train=" + at("nowhere")}), Exit::data, {"nowhere"});
   expect_complaint(train("vit", {"--set", "data.means=" + at("no.npy")}), Exit::data, {"no.npy"});
   expect_complaint(train("text", {"--set", "data.train=" + at("no.txt")}), Exit::data, {"no.txt"});
-  expect_complaint(braid_run({"eval", at("no-run")}), Exit::data, {"no-run", "braid train"});
+  expect_complaint(braid_run({"eval", at("no-run")}), Exit::data,
+                   {"there is no folder", "no-run", "braid train"});
   EXPECT_FALSE(fs::exists(dir / "vit"));  // nothing is left behind
 }
 
@@ -134,6 +135,17 @@ TEST_F(BadInput, AllCheckpointsBroken) {
   expect_complaint(train("mlp", {"--resume"}), Exit::storage,
                    {"none of the 1 checkpoints", "is truncated"});
   expect_complaint(braid_run({"eval", at("mlp")}), Exit::storage, {"none of the 1 checkpoints"});
+}
+
+TEST_F(BadInput, ARefusedResumeLeavesTheFolderAsItWas) {
+  ASSERT_EQ(train("mlp", {"--quiet"}).code, 0);
+  const std::string config = text_of(dir / "mlp/config.yaml"), log = text_of(dir / "mlp/log.jsonl");
+  expect_complaint(train("mlp", {"--resume", "--set", "model.hidden=[4, 8]"}), Exit::storage,
+                   {"has shape 16x2, the model's 4x2"});
+  EXPECT_EQ(text_of(dir / "mlp/config.yaml"), config);
+  EXPECT_EQ(text_of(dir / "mlp/log.jsonl"), log);
+  ASSERT_EQ(train("mlp", {"--quiet", "--resume", "--set", "train.steps=14"}).code, 0);
+  EXPECT_TRUE(contains(text_of(dir / "mlp/config.yaml"), "steps: 14"));
 }
 
 TEST_F(BadInput, NoSpaceLeft) {
