@@ -4,9 +4,12 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "braid/core/cpu.h"
+#include "braid/launch/environment.h"
 #include "braid/train/job.h"
 
 namespace braid::cli {
@@ -17,6 +20,12 @@ void list_flags(const CLI::App& app, const std::string& prefix, std::vector<std:
     flags.push_back(prefix + option->get_name(true, true));
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     list_flags(*command, prefix + command->get_name() + " ", flags);
+}
+
+bool computes(const CLI::App& app) {
+  const std::array commands = {"train", "eval", "predict", "profile", "parity"};
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const char* name) { return app.got_subcommand(name); });
 }
 
 int complain(const std::string& text, Exit code) {
@@ -59,7 +68,6 @@ std::vector<std::string> flag_list(const CLI::App& app) {
 
 int run(int argc, char** argv) {
   avoid_broken_amx();  // before the first tensor operation
-  settle_math();
   Action action;
   const std::unique_ptr<CLI::App> app = make_app(action);
   try {
@@ -67,6 +75,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app->exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
   }
+  if (computes(*app)) launch::wait_briefly(argv);
+  settle_math();
   try {
     return static_cast<int>(action());
   } catch (const train::LostRanks& error) {  // one of the ranks has said it

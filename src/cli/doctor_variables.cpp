@@ -15,6 +15,12 @@ std::vector<DebugVariable> debug_variables() {
       {"MASTER_PORT", "port of rank 0's store on that host", "29500"},
       {"OMP_NUM_THREADS", "CPU threads of a rank; ranks of one host share its cores",
        "cores / ranks"},
+      {"GOMP_SPINCOUNT",
+       "how long threads wait awake for each other, 100 a microsecond; braid's "
+       "own value is for cores that other programs use, too",
+       "3000"},
+      {"OMP_WAIT_POLICY",
+       "active: threads always wait awake, for cores of one's own; passive: never", "not set"},
       {"GLOO_SOCKET_IFNAME", "network interface of Gloo (CPU tensors)", "eth0"},
       {"NCCL_SOCKET_IFNAME", "network interface of NCCL's sockets", "eth0, or ^lo,docker0"},
       {"NCCL_IB_HCA", "InfiniBand adapters that NCCL may use", "mlx5_0,mlx5_1"},

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 namespace braid::launch {
 namespace {
@@ -57,6 +59,14 @@ Environment environment() {
   here.host = host_name();
   here.cores = allowed_cores();
   return here;
+}
+
+void wait_briefly(char* const* words) {
+  if (variable("GOMP_SPINCOUNT") || variable("OMP_WAIT_POLICY")) return;
+  std::error_code refused;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", refused);  // keeps its name
+  if (refused || ::setenv("GOMP_SPINCOUNT", "3000", /*overwrite=*/0) != 0) return;
+  ::execv(program.c_str(), words);
 }
 
 std::vector<std::string> variables_to_inherit() {

@@ -238,5 +238,28 @@ TEST_F(Cli, DataMakeAndCheck) {
   EXPECT_TRUE(contains(bad.out, "truncated"));
 }
 
+// libgomp reads its variables before main, so the program that trains is one that was started anew.
+struct WaitingThreads : Cli {
+  // What the process of a run was started with, and its name.
+  std::pair<std::string, std::string> variables_and_name(const Words& given) {
+    Words words = {"/usr/bin/env", "-u", "GOMP_SPINCOUNT", "-u", "OMP_WAIT_POLICY"};
+    words.insert(words.end(), given.begin(), given.end());
+    for (const std::string& word : braid_words({"train", config("long")})) words.push_back(word);
+    fs::remove_all(dir / "long");
+    Command run(words);
+    EXPECT_TRUE(run.saw(dir / "long/log.jsonl", "\"step\":1,")) << run.err();
+    const fs::path process = fs::path("/proc") / std::to_string(run.process());
+    return {text_of(process / "environ"), text_of(process / "comm")};
+  }
+};
+
+TEST_F(WaitingThreads, WaitBrieflyUnlessTheUserSaysHowLong) {
+  const auto [variables, name] = variables_and_name({});
+  EXPECT_TRUE(contains(variables, "GOMP_SPINCOUNT=3000"));
+  EXPECT_EQ(name, "braid\n");
+  EXPECT_FALSE(contains(variables_and_name({"OMP_WAIT_POLICY=active"}).first, "GOMP_SPINCOUNT"));
+  EXPECT_TRUE(contains(variables_and_name({"GOMP_SPINCOUNT=7"}).first, "GOMP_SPINCOUNT=7"));
+}
+
 }  // namespace
 }  // namespace braid::test

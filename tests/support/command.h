@@ -54,6 +54,7 @@ class Command {
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
+  pid_t process() const { return child_; }
   void send(int signal) const { kill(child_, signal); }
   std::string err() const { return text_of(dir_ / "err"); }
 

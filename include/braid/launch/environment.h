@@ -58,6 +58,12 @@ int port_of_job(std::string_view job_id);
 // NCCL_DEBUG_FILE says otherwise. Before the first use of NCCL. True if it does.
 bool send_nccl_debug_to(const std::string& file);
 
+// OpenMP's threads wait for each other awake, for 3 ms and more: on cores that are shared with
+// other programs most of a step's time. libgomp reads how long as it is loaded, so where no
+// variable says it the program starts anew with 30 us. Returns if there is nothing to do, or the
+// system refuses. First thing in main; `words` are main's.
+void wait_briefly(char* const* words);
+
 // The variables of this process but for those that say which rank it is: for a rank to be started.
 std::vector<std::string> variables_to_inherit();
 
