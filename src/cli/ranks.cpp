@@ -16,6 +16,15 @@ ConfigError ranks_of_ranks(int ranks, const launch::Environment& here) {
        .fix = "leave out --ranks, or do not start with the launcher"});
 }
 
+ConfigError mpi_without_mpirun(int ranks) {
+  return ConfigError(
+      {.what = fmt::format("launch.backend = mpi in {} ranks that braid starts", ranks),
+       .why = "MPI knows only the ranks that its own launcher has started",
+       .fix = fmt::format("start with: mpirun -n {} braid train ..., without --ranks; "
+                          "or --set launch.backend=auto",
+                          ranks)});
+}
+
 }  // namespace
 
 void add_ranks(CLI::App& command, int& ranks) {
@@ -31,6 +40,7 @@ std::optional<Exit> start_ranks(int ranks, launch::Environment& here, const std:
   if (ranks == 1) here.waiting_tasks = 0;  // one rank was asked for
   if (ranks == 0) ranks = here.to_start;
   if (ranks == 1 || rank_already) return std::nullopt;
+  if (options.backend == "mpi") throw mpi_without_mpirun(ranks);
   return static_cast<Exit>(launch::spawn({.ranks = ranks,
                                           .command = launch::own_command(),
                                           .log_dir = run_dir + "/logs",

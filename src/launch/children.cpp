@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <fstream>
@@ -70,8 +71,12 @@ bool look_at(Child& child) {
   if (child.state == Child::State::ended) return false;
   siginfo_t news = {};
   const int kinds = WEXITED | WSTOPPED | WCONTINUED | WNOHANG;
-  if (::waitid(P_PID, static_cast<id_t>(child.pid), &news, kinds) != 0 || news.si_pid == 0)
-    return false;
+  const bool answered = ::waitid(P_PID, static_cast<id_t>(child.pid), &news, kinds) == 0;
+  if (answered ? news.si_pid == 0 : errno != ECHILD) return false;
+  if (!answered) {  // somebody else has waited for it: how it ended is not known
+    news.si_code = CLD_EXITED;
+    news.si_status = static_cast<int>(Exit::internal);
+  }
   child.since = std::chrono::steady_clock::now();
   child.signal = news.si_code == CLD_EXITED ? 0 : news.si_status;
   child.state = Child::State::ended;

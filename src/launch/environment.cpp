@@ -2,6 +2,7 @@
 #include "braid/launch/environment.h"
 
 #include <sched.h>
+#include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -38,6 +39,12 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
+// Valgrind, or a loader that was told to run this program: /proc/self/exe is not the way back.
+bool runs_in_another() {
+  const bool loader = ::getauxval(AT_BASE) == 0;  // the kernel loaded it as the program itself
+  return loader || variable("LD_PRELOAD").value_or("").find("vgpreload_") != std::string::npos;
+}
+
 }  // namespace
 
 bool send_nccl_debug_to(const std::string& file) {
@@ -62,7 +69,7 @@ Environment environment() {
 }
 
 void wait_briefly(char* const* words) {
-  if (variable("GOMP_SPINCOUNT") || variable("OMP_WAIT_POLICY")) return;
+  if (variable("GOMP_SPINCOUNT") || variable("OMP_WAIT_POLICY") || runs_in_another()) return;
   std::error_code refused;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", refused);  // keeps its name
   if (refused || ::setenv("GOMP_SPINCOUNT", "3000", /*overwrite=*/0) != 0) return;

@@ -114,6 +114,16 @@ class Host {  // the way of one rank into a meeting
   bool by_file() const {
     return here_.launcher == Launcher::mpirun && here_.master_address.empty();
   }
+  // A pod's name is known after the pod is there; ranks that a pod starts are those of --ranks.
+  bool name_may_come() const {
+    const bool others_elsewhere = here_.local_world < here_.world;
+    return here_.launcher == Launcher::kubernetes ||
+           (here_.launcher == Launcher::own && others_elsewhere);
+  }
+  // torchrun's agent serves one store to a job and to its restarts.
+  bool store_outlives_ranks() const {
+    return here_.store_served && here_.launcher == Launcher::torchrun;
+  }
   fs::path file() const {
     return fs::path(options_.meet_dir) / fmt::format(".braid-{}", fingerprint(here_.token));
   }
@@ -127,8 +137,9 @@ class Host {  // the way of one rank into a meeting
   }
 
   comm::Store serve() {
-    const bool one_host = here_.local_world == here_.world;
-    Descriptor socket = listen_at(by_file() ? 0 : here_.master_port, one_host);
+    // Ranks of one host come by its name, too, which is seldom the address of loopback alone.
+    const bool on_loopback = here_.master_address == "127.0.0.1";
+    Descriptor socket = listen_at(by_file() ? 0 : here_.master_port, on_loopback);
     place_ = {.host = "127.0.0.1", .port = port_of(socket)};
     const comm::Store store = comm::Store::tcp({.host = place_.host,
                                                 .port = place_.port,
@@ -152,8 +163,7 @@ class Host {  // the way of one rank into a meeting
     std::vector<std::string> hosts = {here_.master_address};
     place_.port = here_.master_port;
     if (by_file()) place_.port = read_file(hosts);
-    place_.host =
-        wait_for_listener(hosts, place_.port, deadline_, here_.launcher == Launcher::kubernetes);
+    place_.host = wait_for_listener(hosts, place_.port, deadline_, name_may_come());
     return comm::Store::tcp(
         {.host = place_.host, .port = place_.port, .timeout_seconds = limits_.store});
   }
@@ -179,13 +189,22 @@ class Host {  // the way of one rank into a meeting
 
   void show_token(const comm::Store& store) {
     if (serves() || (here_.rank == 0 && here_.launcher != Launcher::own)) mark(store, here_.token);
-    std::string job;
+    bool ours = shows_our_job(store);
+    // Until rank 0 has come again, such a store shows the job as it was before the restart.
+    while (!ours && store_outlives_ranks() && seconds_until(deadline_) > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ours = shows_our_job(store);
+    }
+    if (!ours) throw not_our_store(place_, true);
+  }
+
+  bool shows_our_job(const comm::Store& store) const {
     try {
-      job = store.get(job_key, std::max(0.5, seconds_until(deadline_)));
+      return store.get(job_key, std::max(0.5, seconds_until(deadline_))) ==
+             fingerprint(here_.token);
     } catch (const CommError&) {
       throw not_our_store(place_, false);
     }
-    if (job != fingerprint(here_.token)) throw not_our_store(place_, true);
   }
 
   void sit_down(const comm::Store& store) {

@@ -2,7 +2,9 @@
 // What each launcher says about the place of a rank.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "braid/core/error.h"
 #include "braid/launch/environment.h"
@@ -61,10 +63,30 @@ class Variables {
   const Lookup& lookup_;
 };
 
+// Of CUDA_VISIBLE_DEVICES if that is set, else by the device files that this container was given.
+int gpus_seen(const Variables& v) {
+  if (v.has("CUDA_VISIBLE_DEVICES")) {
+    const std::vector<std::string> visible = expand_hosts(v.text("CUDA_VISIBLE_DEVICES"));
+    return static_cast<int>(std::find(visible.begin(), visible.end(), "-1") - visible.begin());
+  }
+  int count = 0;
+  for (int device = 0; device < 64; ++device)
+    count += std::filesystem::exists(fmt::format("/dev/nvidia{}", device));
+  return count;
+}
+
+// "auto" is what the operators write where nothing was said; the CPUs of a pod make one rank.
+int ranks_of_pod(const Variables& v) {
+  const std::string nproc = v.text("PET_NPROC_PER_NODE");
+  if (nproc == "auto" || nproc == "gpu") return std::max(1, gpus_seen(v));
+  if (nproc == "cpu") return 1;
+  return v.number_or("PET_NPROC_PER_NODE", 1, most_ranks, 1);
+}
+
 // A pod that starts nproc ranks, or one.
 void read_pod(const Variables& v, Environment& here) {
   here.launcher = Launcher::kubernetes;
-  here.to_start = v.number_or("PET_NPROC_PER_NODE", 1, most_ranks, 1);
+  here.to_start = ranks_of_pod(v);
   const char* of_node = v.has("PET_NODE_RANK") ? "PET_NODE_RANK" : "RANK";
   // Old operators count pods in WORLD_SIZE, new ones ranks: PET_NNODES is clear.
   const int nodes = v.has("PET_NNODES") ? v.number("PET_NNODES", 1, most_ranks)
@@ -86,13 +108,15 @@ void read_torchrun(const Variables& v, Environment& here) {
   here.node_rank =
       v.number_or("GROUP_RANK", 0, here.world - 1, here.local_world == here.world ? 0 : -1);
   here.store_served = own || v.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  if (v.has("TORCHELASTIC_RUN_ID"))  // the agent's store outlives a restart of the ranks
+  here.parent_is_launcher = v.has("TORCHELASTIC_RUN_ID");
+  if (here.parent_is_launcher)  // the agent's store outlives a restart of the ranks
     here.token =
         fmt::format("{}.{}", v.text("TORCHELASTIC_RUN_ID"), v.text("TORCHELASTIC_RESTART_COUNT"));
 }
 
 void read_mpi(const Variables& v, Environment& here) {
   here.launcher = Launcher::mpirun;
+  here.parent_is_launcher = true;
   here.world = v.number("OMPI_COMM_WORLD_SIZE", 1, most_ranks);
   here.rank = v.number("OMPI_COMM_WORLD_RANK", 0, here.world - 1);
   here.local_rank = v.number_or("OMPI_COMM_WORLD_LOCAL_RANK", 0, here.world - 1, 0);
@@ -176,7 +200,10 @@ int port_of_job(std::string_view job_id) {
   if (end == std::string_view::npos) end = job_id.size();
   const std::string_view digits = job_id.substr(0, end);
   const auto last = whole_number(digits.substr(digits.size() - std::min<size_t>(digits.size(), 4)));
-  return last ? 15000 + *last : 12910;
+  if (last) return 15000 + *last;
+  // Open MPI 5 gives its jobs names: two on one host are to meet at ports of their own.
+  return job_id.empty() ? 12910
+                        : 15000 + static_cast<int>(std::hash<std::string_view>()(job_id) % 10000);
 }
 
 Environment environment(const Lookup& lookup) {

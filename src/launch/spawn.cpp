@@ -32,6 +32,9 @@ class SignalsAsData {
     sigemptyset(&wanted);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD})
       sigaddset(&wanted, signal);
+    if (ignored(SIGHUP))
+      sigdelset(&wanted, SIGHUP);                // by nohup; blocked, it would come all the same
+    child_before_ = ::signal(SIGCHLD, SIG_DFL);  // who ignores it hears of no child's exit code
     ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
     pipe_before_ = ::signal(SIGPIPE, SIG_IGN);  // the store's server writes to ranks that are gone
     socket_ = Descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -40,6 +43,7 @@ class SignalsAsData {
     while (next(0) != 0) {
     }
     ::signal(SIGPIPE, pipe_before_);
+    ::signal(SIGCHLD, child_before_);
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
   SignalsAsData(const SignalsAsData&) = delete;
@@ -57,8 +61,12 @@ class SignalsAsData {
   }
 
  private:
+  static bool ignored(int signal) {
+    struct sigaction now = {};
+    return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+  }
   sigset_t before_ = {};
-  sighandler_t pipe_before_ = SIG_DFL;
+  sighandler_t pipe_before_ = SIG_DFL, child_before_ = SIG_DFL;
   Descriptor socket_;
 };
 
@@ -332,7 +340,7 @@ std::string Watch::name(const Child& child) const {
 
 void Watch::say(const std::string& line) const {
   if (options_.say) return options_.say(line);
-  fmt::print(stderr, "{}\n", line);
+  std::fputs((line + "\n").c_str(), stderr);  // a terminal that is gone is no reason to end
 }
 
 int Watch::code() const {

@@ -33,8 +33,7 @@ void refuse_without_srun(const Environment& here) {
 
 // mpirun and torchrun leave their ranks running when they are killed.
 void end_with_parent(const Environment& here) {
-  if (here.launcher == Launcher::mpirun || here.launcher == Launcher::torchrun)
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (here.parent_is_launcher) ::prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 // A store whose host was cut off never answers: the meeting runs on a thread that can be left.

@@ -79,6 +79,13 @@ TEST_F(LocalRanks, NobodyIsLeftWhenTheLauncherIsKilled) {
   EXPECT_TRUE(none_left());
 }
 
+TEST_F(LocalRanks, OfMpiAreStartedByMpirun) {
+  Words more = words("mlp");
+  more.insert(more.end(), {"--set", "launch.backend=mpi"});
+  expect_complaint(run_command(more), Exit::config,
+                   {"launch.backend = mpi in 3 ranks that braid starts", "mpirun -n 3"});
+}
+
 TEST_F(LocalRanks, AreNotStartedByARank) {
   setenv("RANK", "0", 1);
   setenv("WORLD_SIZE", "2", 1);

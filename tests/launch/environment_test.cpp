@@ -160,6 +160,14 @@ const Row rows[] = {
      "vit-master-0"},
     {"PodsOfManyRanks", pods, Launcher::kubernetes, 4, 8, 0, 4, 1, 4, "vit-node-0-0.vit", 29400,
      "vit-node-0-0.vit"},
+    {"PodsOfARankAGpu",
+     with(pods, {{"PET_NPROC_PER_NODE", "auto"}, {"CUDA_VISIBLE_DEVICES", "2,5,7"}}),
+     Launcher::kubernetes, 3, 6, 0, 3, 1, 3, "vit-node-0-0.vit", 29400, "vit-node-0-0.vit"},
+    {"PodsWhoseGpusAreHidden",
+     with(pods, {{"PET_NPROC_PER_NODE", "gpu"}, {"CUDA_VISIBLE_DEVICES", "-1"}}),
+     Launcher::kubernetes, 1, 2, 0, 1, 1, 1, "vit-node-0-0.vit", 29400, "vit-node-0-0.vit"},
+    {"PodsOfCpus", with(pods, {{"PET_NPROC_PER_NODE", "cpu"}}), Launcher::kubernetes, 1, 2, 0, 1, 1,
+     1, "vit-node-0-0.vit", 29400, "vit-node-0-0.vit"},
     {"Skypilot", skypilot, Launcher::skypilot, 8, 16, 0, 8, 1, 8, "10.1.0.4", 12910,
      "sky-2026-vit-7"},
     {"SkypilotWithoutGpus", with(skypilot, {{"SKYPILOT_NUM_GPUS_PER_NODE", "0"}}),
@@ -174,6 +182,15 @@ TEST(Environment, KnowsWhoServesTheStore) {
   EXPECT_FALSE(read(srun).store_served);
 }
 
+// RANK and WORLD_SIZE set by hand: the shell that started the rank may go.
+TEST(Environment, KnowsWhetherARankEndsWithItsParent) {
+  EXPECT_TRUE(read(torchrun).parent_is_launcher);
+  EXPECT_TRUE(read(mpi).parent_is_launcher);
+  EXPECT_FALSE(read({{"RANK", "1"}, {"WORLD_SIZE", "2"}}).parent_is_launcher);
+  EXPECT_FALSE(read(own).parent_is_launcher);
+  EXPECT_FALSE(read(srun).parent_is_launcher);
+}
+
 TEST(Environment, KnowsAJobWithoutSrun) {
   EXPECT_EQ(read({{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "4"}}).waiting_tasks, 4);
   EXPECT_EQ(read(srun).waiting_tasks, 0);
@@ -186,6 +203,10 @@ TEST(Environment, PortOfAJob) {
   EXPECT_EQ(port_of_job("1230007"), 15007);
   EXPECT_EQ(port_of_job("4711_3"), 19711);
   EXPECT_EQ(port_of_job(""), 12910);
+  const int named = port_of_job("prterun-n1-4711@1");  // Open MPI 5
+  EXPECT_GE(named, 15000);
+  EXPECT_LT(named, 25000);
+  EXPECT_NE(named, port_of_job("prterun-n1-4712@1"));
 }
 
 TEST(Environment, WrongValuesAreNamed) {
@@ -196,8 +217,8 @@ TEST(Environment, WrongValuesAreNamed) {
   EXPECT_TRUE(contains(refusal({{"OMPI_COMM_WORLD_SIZE", "2"}}),
                        "OMPI_COMM_WORLD_SIZE is set, OMPI_COMM_WORLD_RANK is not"));
   EXPECT_TRUE(contains(refusal(with(own, {{"MASTER_PORT", "70000"}})), "MASTER_PORT is \"70000\""));
-  EXPECT_TRUE(contains(refusal(with(pods, {{"PET_NPROC_PER_NODE", "auto"}})),
-                       "PET_NPROC_PER_NODE is \"auto\""));
+  EXPECT_TRUE(contains(refusal(with(pods, {{"PET_NPROC_PER_NODE", "many"}})),
+                       "PET_NPROC_PER_NODE is \"many\""));
   EXPECT_TRUE(contains(refusal(with(srun, {{"SLURM_STEP_NODELIST", "n[1-"}})),
                        "\"n[1-\" is not a list of hosts"));
 }

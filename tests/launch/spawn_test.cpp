@@ -188,6 +188,24 @@ TEST_F(Spawn, ASecondCtrlCKillsAll) {
   EXPECT_TRUE(contains(said(), "a second Ctrl-C: all ranks are killed"));
 }
 
+// nohup ignores SIGHUP: the terminal may go, the ranks stay.
+TEST_F(Spawn, AnIgnoredHangupStaysIgnored) {
+  const auto before = ::signal(SIGHUP, SIG_IGN);
+  std::thread sender = signals_when_ready({SIGHUP});
+  EXPECT_EQ(run(ready() + "sleep 0.5"), 0);
+  sender.join();
+  ::signal(SIGHUP, before);
+  EXPECT_EQ(said(), "");
+}
+
+// Some programs and shells start others with SIGCHLD ignored, which would swallow exit codes.
+TEST_F(Spawn, HearsOfExitCodesWhereSigchldWasIgnored) {
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(run("[ $RANK = 1 ] && exit 4; exec sleep 30"), 4);
+  EXPECT_EQ(::signal(SIGCHLD, before), SIG_IGN);
+  EXPECT_TRUE(contains(said(), "ended with exit code 4"));
+}
+
 TEST_F(Spawn, EndsWhatARankStarted) {
   EXPECT_EQ(run("if [ $RANK = 1 ]; then sleep 0.3; exit 4; fi; trap '' TERM; "
                 "sh -c 'trap \"\" TERM; while true; do sleep 0.1; done' " +

@@ -24,6 +24,7 @@ struct Environment {
   int local_world = 1;  // ranks of this host; 0 if the launcher does not say
   int node_rank = 0;    // number of this host; -1 if the launcher does not say
   int to_start = 1;     // ranks that this process is to start: some launchers start one a host
+  bool parent_is_launcher = false;      // the rank is to end with it; false: not known
   std::string master_address = {};      // host of rank 0; empty if nobody says
   int master_port = 0;                  // of the store there; 0 if nobody says
   bool store_served = false;            // by the launcher's own process, not by rank 0
@@ -60,8 +61,9 @@ bool send_nccl_debug_to(const std::string& file);
 
 // OpenMP's threads wait for each other awake, for 3 ms and more: on cores that are shared with
 // other programs most of a step's time. libgomp reads how long as it is loaded, so where no
-// variable says it the program starts anew with 30 us. Returns if there is nothing to do, or the
-// system refuses. First thing in main; `words` are main's.
+// variable says it the program starts anew with 30 us. Returns if there is nothing to do, the
+// system refuses, or the program would leave valgrind or the loader that it was started with.
+// First thing in main; `words` are main's.
 void wait_briefly(char* const* words);
 
 // The variables of this process but for those that say which rank it is: for a rank to be started.
