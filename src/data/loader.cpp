@@ -142,6 +142,7 @@ int64_t Loader::steps_per_epoch() const { return impl_->order.steps(); }
 int64_t Loader::epoch() const {
   return impl_->step == impl_->order.steps() ? impl_->epoch + 1 : impl_->epoch;
 }
+int64_t Loader::given() const { return impl_->epoch * impl_->order.steps() + impl_->step; }
 
 State Loader::state() const {
   State state;

@@ -50,7 +50,7 @@ void expect_known_end(const ScheduleOptions& options, const ScheduleContext& con
 
 double lr_at(const ScheduleOptions& options, const ScheduleContext& context, int64_t step) {
   expect_known_end(options, context);
-  const int64_t epoch = step / std::max<int64_t>(context.steps_per_epoch, 1);
+  const int64_t epoch = (step - context.first_step) / std::max<int64_t>(context.steps_per_epoch, 1);
   const double rise = context.lr * static_cast<double>(step + 1) /
                       static_cast<double>(std::max<int64_t>(options.warmup, 1));
   if (options.warmup_kind == Warmup::under) {

@@ -49,7 +49,8 @@ bool Trainer::Impl::out_of_budget() {
   if (!reason.empty()) return true;
   if (options.profile.then_stop && profiler->done()) reason = "profile";
   if (total_steps > 0 && step >= total_steps && !options.profile.then_stop)
-    reason = total_steps == options.train.epochs * loader.steps_per_epoch() ? "epochs" : "steps";
+    reason = options.train.epochs > 0 && total_steps == step_after(options.train.epochs) ? "epochs"
+                                                                                         : "steps";
   const Stop stop = ranks.alone() ? wish() : agreed;
   if (stop == Stop::time) reason = "time";
   if (stop == Stop::signal) reason = "signal";

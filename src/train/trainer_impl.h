@@ -80,6 +80,8 @@ struct Trainer::Impl {
   std::set<std::string> names_elsewhere() const;
   int64_t parameters() const;
   void limit_steps();
+  int64_t first_step() const;
+  int64_t step_after(int64_t epochs) const;
   void open_plan();                        // of the run's folder
   void compare_with_plan(double seconds);  // of a step
   int64_t peak_of_tensors() const;         // 0: nobody counts

@@ -151,14 +151,22 @@ int64_t Trainer::Impl::parameters() const {
                                   ranks.mesh.size(Axis::context));
 }
 
+// Of the first epoch. A resumed run may have made its steps with other batches; the data say how
+// far in the epochs it is.
+int64_t Trainer::Impl::first_step() const { return step - loader.given(); }
+
+int64_t Trainer::Impl::step_after(int64_t epochs) const {
+  return std::max(step, first_step() + epochs * loader.steps_per_epoch());
+}
+
 void Trainer::Impl::limit_steps() {
   const int64_t per_epoch = loader.steps_per_epoch();  // 1 or more: the loader refuses 0
   const TrainOptions& train = options.train;
-  const int64_t by_epochs = train.epochs * per_epoch;
+  const int64_t by_epochs = train.epochs > 0 ? step_after(train.epochs) : 0;
   total_steps = train.steps > 0 && by_epochs > 0 ? std::min(train.steps, by_epochs)
                                                  : std::max(train.steps, by_epochs);
   if (train.whole_epochs && train.steps > 0) {
-    total_steps = total_steps / per_epoch * per_epoch;
+    total_steps = step_after((total_steps - first_step()) / per_epoch);
     if (total_steps == 0)
       throw ConfigError(
           {.what = fmt::format("train.steps = {} is less than one epoch of {} steps", train.steps,
@@ -169,7 +177,8 @@ void Trainer::Impl::limit_steps() {
   schedule = {
       .lr = optim::scaled_lr(options.optimizer.schedule, options.optimizer.rule.lr, global_batch),
       .total_steps = train.steps > 0 ? train.steps : total_steps,
-      .steps_per_epoch = per_epoch};
+      .steps_per_epoch = per_epoch,
+      .first_step = first_step()};
   optim::lr_at(options.optimizer.schedule, schedule, 0);  // refuses a schedule without an end
 }
 

@@ -74,6 +74,7 @@ void Trainer::Impl::take_values(const State& saved) {
   best = saved.number("trainer/best");
   validations_since_best = saved.integer("trainer/validations_since_best");
   saved_step = step;
+  limit_steps();
 }
 
 void Trainer::Impl::save() {

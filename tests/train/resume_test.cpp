@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <set>
 
@@ -129,6 +130,34 @@ TEST(Resume, ReaderThreads) {
 TEST(Resume, VitAndGpt) {
   expect_bit_exact(run_of(vit_run, {"model.dropout=0.1"}), {3});
   expect_bit_exact(run_of(gpt_run, {"model.dropout=0.1", "valid.every=2"}), {3});
+}
+
+// 70 points in batches of 14 or 7: what was seen counts, not how many steps it took.
+TEST(Resume, EpochsAreThoseOfTheDataAlsoWithAnotherBatch) {
+  const test::TempDir dir;
+  const auto options = [&](const std::string& batch, const std::string& epochs) {
+    return in(run_of(mlp_run, {"train.steps=0", "train.global_batch=" + batch,
+                               "train.epochs=" + epochs, "optimizer.schedule=exponential"}),
+              dir / "run");
+  };
+  const auto go_on = [&](const std::string& batch, const std::string& epochs, int64_t end_step) {
+    TestRun run(options(batch, epochs));
+    run.trainer.resume();
+    const EndRecord end = run.trainer.fit();
+    EXPECT_EQ(end.reason, "epochs");
+    EXPECT_EQ(end.step, end_step);
+    EXPECT_EQ(run.sink.info.total_steps, end_step);
+    for (const EpochRecord& record : run.sink.epochs)
+      EXPECT_DOUBLE_EQ(record.lr, 1e-2 * std::pow(0.97, record.epoch + 1)) << record.step;
+    return run.sink.epochs.size();
+  };
+  EXPECT_EQ(go_on("14", "2", 10), 2u);
+  EXPECT_EQ(go_on("7", "4", 10 + 20), 2u);
+  EXPECT_EQ(go_on("35", "5", 30 + 2), 1u);
+  EXPECT_EQ(go_on("7", "3", 32), 0u);  // more lie behind
+  TestRun whole(in(run_of(mlp_run, {"train.steps=36", "train.whole_epochs=true"}), dir / "run"));
+  whole.trainer.resume();
+  EXPECT_EQ(whole.trainer.fit().step, 32);  // 4 of the 5 steps of an epoch of 14
 }
 
 // The signal comes with the last step: all is done but the epoch's validation.

@@ -67,6 +67,7 @@ class Loader {
   std::optional<Batch> next();  // nothing at the end of an epoch
   int64_t steps_per_epoch() const;
   int64_t epoch() const;  // of the batch that next() will give
+  int64_t given() const;  // batches since the first epoch began, had all been as large as now
 
   State state() const;            // position, to the batch: epoch and step within it
   void load(const State& state);  // throws StorageError if the data set has another size or seed

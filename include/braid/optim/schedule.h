@@ -33,6 +33,7 @@ struct ScheduleContext {
   double lr = 0;
   int64_t total_steps = 0;
   int64_t steps_per_epoch = 1;
+  int64_t first_step = 0;  // of the first epoch; not 0 where other batches came before
 };
 // Throws ConfigError if cosine or linear do not know where to end (total_steps = 0). Past the end
 // it stays at the last value.
