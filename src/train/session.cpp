@@ -44,14 +44,19 @@ ConfigError shape_mismatch(const char* key, int64_t model, int64_t data) {
                       .fix = fmt::format("--set {}={}", key, data)});
 }
 
+void expect_field(const char* name, const std::vector<int64_t>& shape) {
+  if (shape.size() == 3) return;
+  throw ConfigError(
+      {.what = fmt::format("{} of shape [{}] for a ViT", name, fmt::join(shape, ", ")),
+       .why = "it takes fields of [channels, rows, columns]",
+       .fix = "use data.kind: frames, or synthetic with three sizes"});
+}
+
 void check_fields(const nn::VitOptions& model, const data::SampleSpec& spec) {
   const auto& input = spec.input.shape;
   const auto& target = spec.target.shape;
-  if (input.size() != 3)
-    throw ConfigError(
-        {.what = fmt::format("samples of shape [{}] for a ViT", fmt::join(input, ", ")),
-         .why = "it takes fields of [channels, rows, columns]",
-         .fix = "use data.kind: frames, or synthetic with three sizes"});
+  expect_field("samples", input);
+  expect_field("targets", target);
   if (input[0] != model.channels_in)
     throw shape_mismatch("model.channels_in", model.channels_in, input[0]);
   if (target[0] != model.channels_out)
@@ -147,15 +152,36 @@ void check_shapes(const RunOptions& options, const data::SampleSpec& spec) {
   }
 }
 
+namespace {
+
+std::shared_ptr<const data::Source> open_split(const RunOptions& options, data::Split split) {
+  return data::open_source(options.data, split, static_cast<uint64_t>(options.seed));
+}
+
+// Now, not after the first epoch. The model fits the training data, so other data are what is
+// wrong.
+std::shared_ptr<const data::Source> open_beside(const RunOptions& options, data::Split split,
+                                                const char* key) {
+  if (!data::has_split(options.data, split)) return nullptr;
+  auto source = open_split(options, split);
+  try {
+    check_shapes(options, source->spec());
+  } catch (const ConfigError& error) {
+    throw DataError({.what = fmt::format("{}: {}", key, error.complaint().what),
+                     .why = "the model fits the training data, and these have another shape",
+                     .fix = fmt::format("give {} data of the same shape", key)});
+  }
+  return source;
+}
+
+}  // namespace
+
 Splits open_splits(const RunOptions& options) {
-  const auto seed = static_cast<uint64_t>(options.seed);
   Splits splits;
-  splits.train = data::open_source(options.data, data::Split::train, seed);
+  splits.train = open_split(options, data::Split::train);
   check_shapes(options, splits.train->spec());
-  if (data::has_split(options.data, data::Split::valid))
-    splits.valid = data::open_source(options.data, data::Split::valid, seed);
-  if (data::has_split(options.data, data::Split::test))
-    splits.test = data::open_source(options.data, data::Split::test, seed);
+  splits.valid = open_beside(options, data::Split::valid, "data.valid");
+  splits.test = open_beside(options, data::Split::test, "data.test");
   return splits;
 }
 

@@ -70,6 +70,8 @@ TEST(CheckShapes, SaysWhatToType) {
                        "model.image = [8, 8], but the data are 8 x 16"));
   EXPECT_TRUE(contains(mismatch(vit_run, {"data.input_shape=[8, 16]"}),
                        "samples of shape [8, 16] for a ViT"));
+  EXPECT_TRUE(
+      contains(mismatch(vit_run, {"data.target_shape=[8]"}), "targets of shape [8] for a ViT"));
   EXPECT_TRUE(contains(mismatch(gpt_run, {"model.sequence=4"}),
                        "data.sequence = 8 is longer than model.sequence = 4"));
   EXPECT_TRUE(contains(mismatch(gpt_run, {"data.classes=0"}), "the data are not tokens"));

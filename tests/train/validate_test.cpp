@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "braid/data/make.h"
 #include "braid/train/evaluate.h"
 #include "train/run.h"
 
@@ -39,6 +40,28 @@ TEST_F(Validation, EachSampleOnce) {
     const at::Tensor right = run.model->forward(all.input, {}).argmax(-1).eq(all.target);
     EXPECT_NEAR(record.metrics.at("accuracy"), right.to(at::kDouble).mean().item<double>(), 1e-12);
   }
+}
+
+// Before the first epoch, not after it.
+TEST_F(Validation, DataOfAnotherShapeAreRefusedAtTheStart) {
+  const data::WeatherOptions small{.channels = 3, .height = 8, .width = 16, .frames = 6};
+  data::WeatherOptions large = small, fewer = small;
+  large.height = 16, fewer.channels = 2;
+  data::make_weather(dir / "small", small);
+  data::make_weather(dir / "large", large);
+  data::make_weather(dir / "fewer", fewer);
+  const auto open = [&](const std::string& valid, const std::string& test) {
+    open_splits(options(vit_run, {"data.kind=frames", "data.input_shape=[]",
+                                  "data.train=" + (dir / "small/train").string(),
+                                  "data.valid=" + (dir / valid / "valid").string(),
+                                  "data.test=" + (dir / test / "test").string()}));
+  };
+  EXPECT_NO_THROW(open("small", "small"));
+  const std::string valid = error_of([&] { open("large", "small"); });
+  const std::string test = error_of([&] { open("small", "fewer"); });
+  EXPECT_TRUE(contains(valid, "data.valid: model.image = [8, 16], but the data are 16 x 16"));
+  EXPECT_TRUE(contains(test, "data.test: model.channels_in = 3, but the data have 2"));
+  EXPECT_TRUE(contains(test, "give data.test data of the same shape"));
 }
 
 TEST_F(Validation, LoaderTakesTheBatchOfTrainingUnlessToldAnother) {
