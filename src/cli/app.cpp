@@ -2,11 +2,15 @@
 #include "cli/app.h"
 
 #include <c10/util/Exception.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "braid/core/cpu.h"
 #include "braid/launch/environment.h"
@@ -29,8 +33,31 @@ bool computes(const CLI::App& app) {
 }
 
 int complain(const std::string& text, Exit code) {
-  fmt::print(stderr, "{}\n", text);
+  std::fputs((text + "\n").c_str(), stderr);  // where nobody can hear it, the code still says it
   return static_cast<int>(code);
+}
+
+// A file of the run that took the number of a closed stderr would get what is said there.
+void open_what_was_closed() {
+  int file = -1;
+  do {
+    file = ::open("/dev/null", O_RDWR);
+  } while (file >= 0 && file <= STDERR_FILENO);
+  if (file > STDERR_FILENO) ::close(file);
+}
+
+// What was printed may still lie in a buffer for a disk that is full.
+int with_all_written(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  complain(explain({.what = fmt::format("cannot write to stdout: {}",
+                                        errno != 0 ? std::strerror(errno) : "a write failed"),
+                    .why = "not all of what was asked for is there",
+                    .fix = "free space, or send stdout to another place"}),
+           Exit::storage);
+  // An exception of the write itself is an unknown one there.
+  const bool known = code != static_cast<int>(Exit::ok) && code != static_cast<int>(Exit::internal);
+  return known ? code : static_cast<int>(Exit::storage);
 }
 
 }  // namespace
@@ -66,17 +93,9 @@ std::vector<std::string> flag_list(const CLI::App& app) {
   return flags;
 }
 
-int run(int argc, char** argv) {
-  avoid_broken_amx();  // before the first tensor operation
-  Action action;
-  const std::unique_ptr<CLI::App> app = make_app(action);
-  try {
-    app->parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app->exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
-  }
-  if (computes(*app)) launch::wait_briefly(argv);
-  settle_math();
+namespace {
+
+int act(const Action& action) {
   try {
     return static_cast<int>(action());
   } catch (const train::LostRanks& error) {  // one of the ranks has said it
@@ -91,6 +110,27 @@ int run(int argc, char** argv) {
   } catch (const std::exception& error) {
     return complain(fmt::format("braid: {}", error.what()), Exit::internal);
   }
+}
+
+int parse_and_act(int argc, char** argv) {
+  avoid_broken_amx();  // before the first tensor operation
+  Action action;
+  const std::unique_ptr<CLI::App> app = make_app(action);
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app->exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
+  }
+  if (computes(*app)) launch::wait_briefly(argv);
+  settle_math();
+  return act(action);
+}
+
+}  // namespace
+
+int run(int argc, char** argv) {
+  open_what_was_closed();  // before any other file is opened
+  return with_all_written(parse_and_act(argc, argv));
 }
 
 }  // namespace braid::cli

@@ -157,6 +157,13 @@ TEST_F(BadInput, NoSpaceLeft) {
   expect_complaint(done, Exit::storage, {"No space left", at("full/run")});
 }
 
+TEST_F(BadInput, NoSpaceLeftForWhatIsPrinted) {
+  for (const std::string& words :
+       Words{"help config", "inspect " + config("mlp"), "inspect --json " + config("mlp")})
+    expect_complaint(run_command({"/bin/sh", "-c", BRAID_COMMAND " " + words + " > /dev/full"}),
+                     Exit::storage, {"cannot write to stdout: No space left on device"});
+}
+
 // As a plain user: root may write anywhere.
 TEST_F(BadInput, NoPermission) {
   if (getuid() != 0) GTEST_SKIP() << "only root can become another user";

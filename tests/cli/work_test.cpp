@@ -32,6 +32,29 @@ TEST_F(Cli, TrainWritesTheRunFolderAndSaysWhere) {
 
 TEST_F(Cli, QuietSaysNothingButTheEnd) { EXPECT_EQ(train("mlp", {"--quiet"}).err, ""); }
 
+// A daemon's children may have no open files: those of the run must not take the numbers of stdout
+// and stderr, or they get what is said there.
+TEST_F(Cli, TrainWithoutStdoutAndStderr) {
+  const std::string line = std::string(BRAID_COMMAND) + " train " + config("mlp");
+  EXPECT_EQ(run_command({"/bin/sh", "-c", line + " <&- >&- 2>&-"}).code, 0);
+  std::ifstream log(dir / "mlp/log.jsonl");
+  size_t records = 0;
+  for (std::string record; std::getline(log, record); ++records)
+    EXPECT_TRUE(nlohmann::json::accept(record)) << record;
+  EXPECT_GT(records, 12u);
+  const auto saved = checkpoint::Store(dir / "mlp/checkpoints").list();
+  ASSERT_FALSE(saved.empty());
+  EXPECT_EQ(saved.back().filename(), "step-00000012");
+}
+
+// As valgrind and ld.so do it: the program that runs is not the file that was asked for.
+TEST_F(Cli, TrainsWhenStartedByTheLoader) {
+  const fs::path loader = "/lib64/ld-linux-x86-64.so.2";
+  if (!fs::exists(loader)) GTEST_SKIP() << "no " << loader;
+  const Outcome done = run_command({loader, BRAID_COMMAND, "train", config("mlp"), "--quiet"});
+  EXPECT_EQ(done.code, 0) << done.err;
+}
+
 TEST_F(Cli, EvalGivesWhatTheRunValidated) {
   const nlohmann::json trained = json_of(train("mlp", {"--json"}));
   const nlohmann::json newest = json_of(braid_run({"eval", at("mlp"), "--json"}));
