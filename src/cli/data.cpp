@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// braid data make|check: made-up data in the layouts that braid reads, and a look for what is wrong
-// with given ones.
+// braid data make: made-up data in the layouts that braid reads.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
-#include "braid/core/units.h"
 #include "braid/data/make.h"
 #include "cli/command.h"
+#include "cli/data_given.h"
 
 namespace braid::cli {
 namespace {
@@ -21,12 +17,6 @@ struct MakeArguments {
   data::TokensOptions tokens;
   uint64_t seed = 1;
   bool no_header = false;
-};
-
-struct CheckArguments {
-  std::string dir;
-  std::string dataset = "fields";
-  bool json = false;
 };
 
 template <class Options>
@@ -59,32 +49,6 @@ Exit make_tokens(MakeArguments arguments) {
   data::make_tokens(arguments.path, arguments.tokens, progress_line("token"));
   fmt::print("wrote made-up tokens to {}\n", arguments.path);
   return Exit::ok;
-}
-
-Exit check_command(const CheckArguments& arguments) {
-  const data::CheckReport report =
-      data::check_data(arguments.dir, arguments.dataset, progress_line("frame"));
-  bool broken = false;
-  nlohmann::json findings = nlohmann::json::array();
-  for (const data::Finding& finding : report.findings) {
-    broken = broken || finding.fatal;
-    findings.push_back(
-        {{"file", finding.file}, {"problem", finding.problem}, {"fatal", finding.fatal}});
-    if (!arguments.json)
-      fmt::print("{} {}: {}\n", finding.fatal ? "BAD " : "note", finding.file, finding.problem);
-  }
-  if (arguments.json)
-    fmt::print("{}\n", nlohmann::json{{"files", report.files},
-                                      {"frames", report.frames},
-                                      {"bytes", report.bytes},
-                                      {"shape", report.shape},
-                                      {"findings", findings}}
-                           .dump());
-  else
-    fmt::print("{} files, {} frames of [{}], {}: {}\n", report.files, report.frames,
-               fmt::join(report.shape, ", "), to_text(Bytes{report.bytes}),
-               broken ? "there are problems" : "all good");
-  return broken ? Exit::data : Exit::ok;
 }
 
 void add_make(CLI::App& data, Action& action) {
@@ -124,17 +88,11 @@ void add_make(CLI::App& data, Action& action) {
 }  // namespace
 
 void add_data(CLI::App& app, Action& action) {
-  CLI::App* data = app.add_subcommand("data", "make data, or check them");
+  CLI::App* data = app.add_subcommand("data", "make data, check them, or take their statistics");
   data->require_subcommand(1);
   add_make(*data, action);
-  auto arguments = std::make_shared<CheckArguments>();
-  CLI::App* check =
-      data->add_subcommand("check", "find truncated files, NaN, wrong shapes, missing years");
-  check->add_option("dir", arguments->dir, "folder of HDF5 files")->required()->type_name("DIR");
-  check->add_option("--dataset", arguments->dataset, "name of the dataset in the files");
-  add_json(*check, arguments->json);
-  check->callback(
-      [&action, arguments] { action = [arguments] { return check_command(*arguments); }; });
+  add_data_check(*data, action);
+  add_data_stats(*data, action);
 }
 
 }  // namespace braid::cli

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "braid/data/check.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,7 +10,6 @@
 #include <set>
 
 #include "braid/core/error.h"
-#include "braid/data/make.h"
 #include "braid/data/npy.h"
 #include "data/field_file.h"
 #include "data/files.h"
@@ -49,9 +50,7 @@ std::map<fs::path, std::vector<fs::path>> field_files_under(const fs::path& dir)
 
 class Checker {
  public:
-  Checker(std::string dataset, const Progress& progress) : progress_(progress) {
-    report_.dataset = std::move(dataset);
-  }
+  Checker(const FieldNames& names, const Progress& progress) : names_(names), progress_(progress) {}
 
   CheckReport run(const fs::path& dir) {
     const auto folders = field_files_under(dir);
@@ -92,7 +91,7 @@ class Checker {
     std::error_code ignored;
     report_.bytes += static_cast<int64_t>(fs::file_size(path, ignored));
     try {
-      const FieldFile file(path, {.dataset = report_.dataset});
+      const FieldFile file(path, names_);
       check_shape(file);
       check_values(file);
     } catch (const Error& error) {
@@ -155,6 +154,7 @@ class Checker {
     }
   }
 
+  const FieldNames& names_;
   const Progress& progress_;
   CheckReport report_;
   int64_t done_ = 0, total_ = 0;
@@ -163,8 +163,8 @@ class Checker {
 
 }  // namespace
 
-CheckReport check_data(const fs::path& dir, const std::string& dataset, const Progress& progress) {
-  return Checker(dataset, progress).run(dir);
+CheckReport check_data(const fs::path& dir, const FieldNames& names, const Progress& progress) {
+  return Checker(names, progress).run(dir);
 }
 
 }  // namespace braid::data

@@ -13,14 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "braid/data/field_names.h"
 #include "braid/data/source.h"
 
 namespace braid::data {
-
-struct FieldNames {
-  std::string dataset = "fields";           // [T, C, H, W], or [T, H, W]: one channel
-  std::vector<std::string> variables = {};  // instead: one [T, H, W] dataset a channel
-};
 
 struct FieldShape {
   int64_t frames = 0, channels = 0, height = 0, width = 0;

@@ -7,7 +7,6 @@
 
 #include "braid/core/error.h"
 #include "braid/data/npy.h"
-#include "data/files.h"
 
 namespace braid::data {
 namespace {
@@ -56,20 +55,24 @@ Scaling read_scaling(const DataOptions& options, int64_t wanted, int64_t stored)
 
 }  // namespace
 
-FieldFiles::FieldFiles(const DataOptions& options, Split split) {
-  const auto paths = find_files({.where = split_path(options, split),
-                                 .endings = field_endings(),
-                                 .key = fmt::format("data.{}", split_name(split)),
-                                 .fix = make_hint(options, split)});
+FieldFiles::FieldFiles(const FileSearch& search, const FieldNames& names) {
   first_ = {0};
-  for (const auto& path : paths) {
-    files_.push_back(std::make_unique<FieldFile>(
-        path, FieldNames{.dataset = options.dataset, .variables = options.variables}));
+  for (const auto& path : find_files(search)) {
+    files_.push_back(std::make_unique<FieldFile>(path, names));
     check_same_grid(*files_[0], *files_.back());
     first_.push_back(first_.back() + files_.back()->shape().frames);
   }
+  channels_ = shape().channels;
+}
+
+FieldFiles::FieldFiles(const DataOptions& options, Split split)
+    : FieldFiles({.where = split_path(options, split),
+                  .endings = field_endings(),
+                  .key = fmt::format("data.{}", split_name(split)),
+                  .fix = make_hint(options, split)},
+                 {.dataset = options.dataset, .variables = options.variables}) {
   check_channels(options, *files_[0]);
-  channels_ = options.channels > 0 ? options.channels : shape().channels;
+  if (options.channels > 0) channels_ = options.channels;
   scaling_ = read_scaling(options, channels_, shape().channels);
 }
 

@@ -7,6 +7,7 @@
 
 #include "braid/data/options.h"
 #include "data/field_file.h"
+#include "data/files.h"
 
 namespace braid::data {
 
@@ -17,7 +18,9 @@ struct FramePlace {
 
 class FieldFiles {
  public:
-  FieldFiles(const DataOptions& options, Split split);  // throws DataError
+  FieldFiles(const FileSearch& search, const FieldNames& names);  // all channels, unscaled
+  FieldFiles(const DataOptions& options, Split split);
+  // Both throw DataError.
 
   int64_t frames() const { return first_.back(); }  // of all files together
   FramePlace place(int64_t frame) const;            // of a global frame

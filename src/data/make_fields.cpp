@@ -8,43 +8,35 @@
 #include "braid/core/error.h"
 #include "braid/core/in_parts.h"
 #include "braid/data/make.h"
-#include "braid/data/npy.h"
+#include "braid/data/stats.h"
 #include "data/field_writer.h"
-#include "data/tensor.h"
+#include "data/moments.h"
 #include "data/waves.h"
 
 namespace braid::data {
 namespace {
 
-struct ChannelStats {
-  std::vector<double> mean, std;
-};
-
-// Sums of what was written, for the statistics of the training years.
-struct FieldSums {
-  std::vector<double> sum, squares;
-  int64_t points = 0;  // a channel
-};
-
 // One file of fields: latent fields of the year, mixed into channels.
 class YearMaker {
  public:
-  YearMaker(FieldShape shape, const WaveOptions& waves, RandomKey key, const ChannelStats& stats)
-      : shape_(shape), grid_(waves, shape.height, shape.width), stats_(stats) {
+  YearMaker(FieldShape shape, const WaveOptions& waves, RandomKey key,
+            const std::vector<ChannelStats>& units)
+      : shape_(shape), grid_(waves, shape.height, shape.width), units_(units) {
     for (int64_t c = 0; c < shape.channels; ++c)
       latent_.emplace_back(waves, key.with(static_cast<uint64_t>(c)));
   }
 
-  void write(const std::filesystem::path& file, FieldSums* sums,
+  // Adds what was written to `sums`, a channel each, if there are some.
+  void write(const std::filesystem::path& file, std::vector<Moments>* sums,
              const std::function<void()>& frame_done);
 
  private:
   void next_amplitudes(std::vector<std::complex<float>>& out);
-  void add_sums(const float* frames, int64_t count, FieldSums& sums) const;
+  void add_sums(const float* frames, int64_t count, std::vector<Moments>& sums) const;
 
   FieldShape shape_;
   WaveGrid grid_;
-  ChannelStats stats_;
+  std::vector<ChannelStats> units_;
   std::vector<WaveField> latent_;
 };
 
@@ -61,24 +53,13 @@ void YearMaker::next_amplitudes(std::vector<std::complex<float>>& out) {
   for (WaveField& field : latent_) field.advance();
 }
 
-void YearMaker::add_sums(const float* frames, int64_t count, FieldSums& sums) const {
+void YearMaker::add_sums(const float* frames, int64_t count, std::vector<Moments>& sums) const {
   const int64_t plane = shape_.height * shape_.width;
-  sums.sum.resize(static_cast<size_t>(shape_.channels));
-  sums.squares.resize(static_cast<size_t>(shape_.channels));
-  for (int64_t i = 0; i < count * shape_.channels; ++i) {
-    const auto c = static_cast<size_t>(i % shape_.channels);
-    const double mean = stats_.mean[c];
-    double sum = 0, squares = 0;
-    for (int64_t p = 0; p < plane; ++p) {
-      const double x = frames[i * plane + p] - mean;  // near 0: no digits are lost in the squares
-      sum += x, squares += x * x;
-    }
-    sums.sum[c] += sum, sums.squares[c] += squares;
-  }
-  sums.points += count * plane;
+  for (int64_t i = 0; i < count * shape_.channels; ++i)
+    sums[static_cast<size_t>(i % shape_.channels)].add(moments_of(frames + i * plane, plane));
 }
 
-void YearMaker::write(const std::filesystem::path& file, FieldSums* sums,
+void YearMaker::write(const std::filesystem::path& file, std::vector<Moments>* sums,
                       const std::function<void()>& frame_done) {
   FieldWriter writer(file, "fields", shape_);
   const int64_t plane = shape_.height * shape_.width, frame = shape_.channels * plane;
@@ -93,8 +74,8 @@ void YearMaker::write(const std::filesystem::path& file, FieldSums* sums,
     in_parts(count * shape_.channels, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const auto c = static_cast<size_t>(i % shape_.channels);
-        grid_.draw(amplitudes.data() + i * modes, static_cast<float>(stats_.mean[c]),
-                   static_cast<float>(stats_.std[c]), buffer.data() + i * plane);
+        grid_.draw(amplitudes.data() + i * modes, static_cast<float>(units_[c].mean),
+                   static_cast<float>(units_[c].std), buffer.data() + i * plane);
       }
     });
     if (sums != nullptr) add_sums(buffer.data(), count, *sums);
@@ -102,29 +83,6 @@ void YearMaker::write(const std::filesystem::path& file, FieldSums* sums,
     for (int64_t i = 0; i < count; ++i) frame_done();
   }
   writer.finish();
-}
-
-void write_stats(const std::filesystem::path& dir, const ChannelStats& stats) {
-  const auto channels = static_cast<int64_t>(stats.mean.size());
-  const auto write = [&](const char* name, const std::vector<double>& values) {
-    const at::Tensor tensor = empty_tensor({1, channels, 1, 1}, c10::kFloat);
-    std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<float>());
-    write_npy(dir / "stats" / name, tensor);
-  };
-  std::filesystem::create_directories(dir / "stats");
-  write("global_means.npy", stats.mean);
-  write("global_stds.npy", stats.std);
-}
-
-ChannelStats stats_of(const FieldSums& sums, const ChannelStats& around) {
-  ChannelStats stats;
-  const auto points = static_cast<double>(sums.points);
-  for (size_t c = 0; c < sums.sum.size(); ++c) {
-    const double shift = sums.sum[c] / points;
-    stats.mean.push_back(around.mean[c] + shift);
-    stats.std.push_back(std::sqrt(sums.squares[c] / points - shift * shift));
-  }
-  return stats;
 }
 
 void check_make(bool good, const std::string& what) {
@@ -157,20 +115,19 @@ void make_weather(const std::filesystem::path& dir, WeatherOptions options,
   const FieldShape shape{options.frames, options.channels, options.height, options.width};
   const WaveOptions waves{.zonal = std::min<int64_t>(6, options.width / 4),
                           .meridional = std::min<int64_t>(6, options.height / 2)};
-  ChannelStats
-      stats;  // units differ from channel to channel, as those of winds and temperatures do
-  for (int64_t c = 0; c < options.channels; ++c) {
-    stats.mean.push_back(c % 2 == 0 ? static_cast<double>(c) : 250.0 + static_cast<double>(c));
-    stats.std.push_back(2.0 + 3.0 * static_cast<double>(c % 5));
-  }
+  // They differ from channel to channel, as those of winds and temperatures do.
+  std::vector<ChannelStats> units;
+  for (int64_t c = 0; c < options.channels; ++c)
+    units.push_back({.mean = static_cast<double>(c) + (c % 2 == 0 ? 0.0 : 250.0),
+                     .std = 2.0 + 3.0 * static_cast<double>(c % 5)});
   FrameCounter counter{progress, years * options.frames};
-  FieldSums sums;
+  std::vector<Moments> sums(units.size());
   for (int64_t y = 0; y < years; ++y) {
     const int64_t year = options.first_year + y;
     const bool train = y < options.train_years,
                valid = !train && y < options.train_years + options.valid_years;
     YearMaker maker(shape, waves,
-                    random_key(options.seed, "weather").with(static_cast<uint64_t>(year)), stats);
+                    random_key(options.seed, "weather").with(static_cast<uint64_t>(year)), units);
     maker.write(dir /
                     (train   ? "train"
                      : valid ? "valid"
@@ -178,7 +135,9 @@ void make_weather(const std::filesystem::path& dir, WeatherOptions options,
                     fmt::format("{:04}.h5", year),
                 train ? &sums : nullptr, [&] { counter(); });
   }
-  write_stats(dir, stats_of(sums, stats));
+  std::vector<ChannelStats> stats;
+  for (const Moments& channel : sums) stats.push_back({.mean = channel.mean, .std = channel.std()});
+  write_stats(dir / "stats", stats);
 }
 
 void make_slices(const std::filesystem::path& dir, SlicesOptions options,
@@ -190,11 +149,10 @@ void make_slices(const std::filesystem::path& dir, SlicesOptions options,
   // Wind speed at 10 m, temperature at 2 m, total column water vapour of ERA5.
   constexpr std::array<double, 3> means = {6.3024, 278.3945, 18.4262},
                                   stds = {3.7376, 21.0588, 16.4687};
-  ChannelStats stats;
-  for (int64_t c = 0; c < options.channels; ++c) {
-    stats.mean.push_back(means[static_cast<size_t>(c % 3)]);
-    stats.std.push_back(stds[static_cast<size_t>(c % 3)]);
-  }
+  std::vector<ChannelStats> units;
+  for (int64_t c = 0; c < options.channels; ++c)
+    units.push_back(
+        {.mean = means[static_cast<size_t>(c % 3)], .std = stds[static_cast<size_t>(c % 3)]});
   // Fine waves too: what a coarse grid cannot show is what super-resolution has to find.
   const WaveOptions waves{.zonal = std::min<int64_t>(32, options.width / 4),
                           .meridional = std::min<int64_t>(32, options.height / 2),
@@ -203,10 +161,10 @@ void make_slices(const std::filesystem::path& dir, SlicesOptions options,
   FrameCounter counter{progress, options.years * options.days};
   for (int64_t year = options.first_year; year < options.first_year + options.years; ++year) {
     YearMaker maker(shape, waves,
-                    random_key(options.seed, "slices").with(static_cast<uint64_t>(year)), stats);
+                    random_key(options.seed, "slices").with(static_cast<uint64_t>(year)), units);
     maker.write(dir / fmt::format("{:04}.h5", year), nullptr, [&] { counter(); });
   }
-  write_stats(dir, stats);
+  write_stats(dir / "stats", units);
 }
 
 }  // namespace braid::data

@@ -57,6 +57,7 @@ struct FrozenJson : Cli {
 TEST_F(FrozenJson, Fields) {
   make_weather();
   std::ofstream(dir / "weather/train/1991.h5") << "no HDF5";
+  add("data stats", {"data", "stats", at("weather/valid")});
   add("data check", {"data", "check", at("weather/train")}, static_cast<int>(Exit::data));
   add("train", {"train", config("mlp")});
   add("eval", {"eval", at("mlp")});
@@ -75,41 +76,6 @@ TEST_F(FrozenJson, Fields) {
   const Outcome doctor = braid_run({"doctor", "--json"});
   list_fields(json_of(doctor), "doctor ", names);
   EXPECT_EQ(lines_of(names), golden("json_fields.txt"));
-}
-
-// In this process: what a parser refuses or explains needs no run.
-Outcome parsed(Words words) {
-  words = braid_words(std::move(words));
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  Outcome done;
-  done.code = cli::run(static_cast<int>(arguments.size()), arguments.data());
-  done.out = testing::internal::GetCapturedStdout();
-  done.err = testing::internal::GetCapturedStderr();
-  return done;
-}
-
-TEST(Usage, EveryCommandExplainsItself) {
-  for (const char* command : {"train", "eval", "predict", "parity", "profile", "inspect",
-                              "schedule", "report", "convert", "data", "doctor", "help"}) {
-    const Outcome done = parsed({command, "--help"});
-    EXPECT_EQ(done.code, 0) << command;
-    EXPECT_TRUE(contains(done.out, "--help"));
-  }
-  EXPECT_EQ(parsed({"--version"}).code, 0);
-  EXPECT_TRUE(contains(parsed({"train", "--help"}).out, "exit with code 75"));
-}
-
-TEST(Usage, WrongFlagsAreExitCodeTwo) {
-  for (const Words& words :
-       {Words{}, Words{"train"}, Words{"fly"}, Words{"train", "a.yaml", "--fast"},
-        Words{"eval", "run", "--split", "some"}, Words{"data", "make", "rain", "x"}}) {
-    const Outcome done = parsed(words);
-    EXPECT_EQ(done.code, 2);
-    EXPECT_NE(done.err, "");
-  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the commands do with small runs: train, eval, predict, parity, report, data.
+// What the commands do with small runs: train, eval, predict, parity, report.
 #include <gtest/gtest.h>
 
 #include <ATen/ops/tensor.h>
@@ -239,26 +239,6 @@ TEST_F(Cli, ReportOfTwoRunsIsOnePage) {
   EXPECT_EQ(json_of(braid_run({"report", at("mlp"), at("b"), "--json"}))["runs"].size(), 2u);
   const Outcome none = braid_run({"report", at("nothing"), "--out", at("r.html")});
   expect_complaint(none, Exit::data, {"nothing"});
-}
-
-TEST_F(Cli, DataMakeAndCheck) {
-  make_weather();
-  const Outcome good = braid_run({"data", "check", at("weather/train")});
-  EXPECT_EQ(good.code, 0) << good.out;
-  EXPECT_TRUE(contains(good.out, "1 files, 12 frames of [3, 8, 16]"));
-  EXPECT_EQ(
-      braid_run({"data", "make", "slices", at("s"), "--shape", "3,16,32", "--days", "3"}).code, 0);
-  EXPECT_EQ(braid_run({"data", "check", at("s"), "--json"}).code, 0);
-  EXPECT_EQ(
-      braid_run({"data", "make", "tokens", at("t.bin"), "--tokens", "500", "--vocabulary", "32"})
-          .code,
-      0);
-  EXPECT_EQ(fs::file_size(dir / "t.bin"), 1024u + 2 * 500u);
-  fs::resize_file(dir / "weather/train/1990.h5",
-                  fs::file_size(dir / "weather/train/1990.h5") - 100);
-  const Outcome bad = braid_run({"data", "check", at("weather/train")});
-  EXPECT_EQ(bad.code, static_cast<int>(Exit::data));
-  EXPECT_TRUE(contains(bad.out, "truncated"));
 }
 
 // libgomp reads its variables before main, so the program that trains is one that was started anew.

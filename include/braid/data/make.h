@@ -3,13 +3,10 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <string>
-#include <vector>
+
+#include "braid/data/progress.h"
 
 namespace braid::data {
-
-using Progress = std::function<void(int64_t done, int64_t total)>;
 
 // Smooth random fields carried by a flow (periodic in longitude), so that frame t+1 can be
 // predicted from frame t better than by repeating it. Writes dir/{train,valid,test}/YYYY.h5 with
@@ -42,21 +39,5 @@ struct TokensOptions {
 };
 void make_tokens(const std::filesystem::path& file, TokensOptions options,
                  const Progress& progress = {});
-
-// What `braid data check DIR` finds.
-struct Finding {
-  std::string file;
-  std::string
-      problem;  // truncated, NaN at frame 3 channel 2, shape differs, year 1994 is missing, ...
-  bool fatal = true;
-};
-struct CheckReport {
-  std::vector<Finding> findings;
-  int64_t files = 0, frames = 0, bytes = 0;
-  std::string dataset;
-  std::vector<int64_t> shape;
-};
-CheckReport check_data(const std::filesystem::path& dir, const std::string& dataset,
-                       const Progress& progress = {});
 
 }  // namespace braid::data
