@@ -15,6 +15,7 @@
 #include "braid/core/cpu.h"
 #include "braid/launch/environment.h"
 #include "braid/train/job.h"
+#include "cli/usage.h"
 
 namespace braid::cli {
 namespace {
@@ -119,7 +120,8 @@ int parse_and_act(int argc, char** argv) {
   try {
     app->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app->exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
+    if (error.get_exit_code() == 0) return app->exit(error);  // --help, --version
+    return complain(usage_complaint(*app, error), Exit::usage);
   }
   if (computes(*app)) launch::wait_briefly(argv);
   settle_math();

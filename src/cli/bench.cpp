@@ -15,6 +15,7 @@
 #include "braid/train/trainer.h"
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/usage.h"
 
 namespace braid::cli {
 namespace {
@@ -119,7 +120,7 @@ void add_kernels(CLI::App& bench, Action& action) {
       ->delimiter(',');
   command->add_option("--only", arguments->only, "kernels with this in their name: gemm, norm");
   command->add_option("--seconds", arguments->seconds, "of measuring, at most")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_flag("--small", arguments->small, "a few small sizes of each, in seconds");
   add_json(*command, arguments->json);

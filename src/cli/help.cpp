@@ -15,10 +15,25 @@ struct HelpArguments {
   bool json = false;
 };
 
+ConfigError no_such_key(const std::string& key) {
+  std::vector<std::string> names;
+  for (const OptionRow& row : train::all_options()) {
+    names.push_back(row.path);
+    names.push_back(row.path.substr(0, row.path.find('.')));  // its section
+  }
+  const std::string near = nearest(key, names);
+  return ConfigError({.what = fmt::format("no key of a config begins with {}", key),
+                      .why = "keys have the names that stand in a config: train.steps",
+                      .fix = near.empty() ? "braid help config lists all"
+                                          : fmt::format("did you mean {}?", near)});
+}
+
 Exit help_command(const HelpArguments& arguments) {
   nlohmann::json rows = nlohmann::json::array();
+  bool any = false;
   for (const OptionRow& row : train::all_options()) {
     if (!row.path.starts_with(arguments.filter)) continue;
+    any = true;
     if (arguments.json) {
       rows.push_back({{"path", row.path},
                       {"type", row.type},
@@ -30,6 +45,7 @@ Exit help_command(const HelpArguments& arguments) {
     fmt::print("{:<34} {:<18} {}\n", row.path, row.value.empty() ? "\"\"" : row.value, row.help);
     if (!row.one_of.empty()) fmt::print("{:<53} one of {}\n", "", fmt::join(row.one_of, ", "));
   }
+  if (!any) throw no_such_key(arguments.filter);
   if (arguments.json) fmt::print("{}\n", nlohmann::json{{"options", rows}}.dump());
   return Exit::ok;
 }

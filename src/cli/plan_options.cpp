@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The flags of `braid plan`.
 #include "cli/plan.h"
+#include "cli/usage.h"
 
 namespace braid::cli {
 namespace {
@@ -26,7 +27,7 @@ void add_space(CLI::App& command, PlanArguments& a) {
       .add_option("--seconds", a.seconds,
                   "of searching, at least until something fits; 0: until the fastest is certain")
       ->type_name("S")
-      ->check(CLI::NonNegativeNumber)
+      ->check(zero_or_more())
       ->capture_default_str();
   command.add_option("--top", a.top, "plans to print")
       ->type_name("N")
@@ -62,13 +63,13 @@ void add_questions(CLI::App& command, PlanArguments& a) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("N,...")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command.add_flag("--max-micro-batch", a.max_micro_batch, "the largest of the config's layout");
   command.add_flag("--max-size", a.max_size, "the longest sequence or the largest image");
   command.add_flag("--min-gpus", a.min_gpus, "the fewest GPUs on which something fits");
   command.add_option("--cheapest", a.cheapest, "least GPU hours of the run on up to so many GPUs")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command.add_flag("--term-by-term", a.term_by_term,
                    "the terms of a GPT's memory as papers have them, beside the dry run");
   command.add_flag("--published", a.published, "published runs beside what the planner says");

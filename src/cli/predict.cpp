@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // braid predict RUN: a forecast, a finer picture or a text from a saved model.
 #include "cli/predict.h"
+#include "cli/usage.h"
 
 namespace braid::cli {
 namespace {
@@ -40,7 +41,7 @@ void add_predict(CLI::App& app, Action& action) {
   command->add_option("--frame", arguments->frame,
                       "which frame of [frames, channels, rows, columns]");
   command->add_option("--steps", arguments->steps, "forecast: steps rolled out")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command->add_option("--channel", arguments->channel, "which channel the picture shows");
   command->add_option("--out", arguments->out, ".npy or .h5; a PNG is written beside it");
   command->add_option("--prompt", arguments->prompt,

@@ -9,6 +9,7 @@
 #include "braid/core/fs.h"
 #include "braid/parallel/schedule.h"
 #include "cli/command.h"
+#include "cli/usage.h"
 
 namespace braid::cli {
 namespace {
@@ -96,7 +97,7 @@ Exit schedule_command(const ScheduleArguments& arguments) {
 
 void add_durations(CLI::App& command, parallel::Durations& durations) {
   const auto add = [&](const char* flag, double& value, const char* help) {
-    command.add_option(flag, value, help)->check(CLI::NonNegativeNumber)->capture_default_str();
+    command.add_option(flag, value, help)->check(zero_or_more())->capture_default_str();
   };
   add("--forward", durations.forward, "time of a rank's forward pass of a micro-batch");
   add("--backward", durations.backward, "of its backward pass");
@@ -125,7 +126,7 @@ void add_schedule(CLI::App& app, Action& action) {
   command->add_flag("--gathers", options.gathers, "gather and release weights (ZeRO-3)");
   command->add_option("--file", arguments->file, "an own list of actions (YAML) instead");
   command->add_option("--limit", arguments->limit, "most micro-batches in flight on a rank")
-      ->check(CLI::NonNegativeNumber);
+      ->check(zero_or_more());
   add_durations(*command, arguments->durations);
   command->add_option("--svg", arguments->svg, "write the picture there");
   command->add_option("--yaml", arguments->yaml, "write the lists there");
