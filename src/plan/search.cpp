@@ -9,15 +9,18 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "braid/core/error.h"
+#include "plan/search_climb.h"
 #include "plan/search_evaluate.h"
 #include "plan/space_bound.h"
 
 namespace braid::plan {
 namespace {
 
-constexpr size_t kept_best = 1;  // the space is searched until the fastest is certain
+constexpr size_t kept_best = 1;      // the space is searched until the fastest is certain
+constexpr double better_by = 1.003;  // a step of a climb
 
 class Search {
  public:
@@ -42,7 +45,7 @@ class Search {
     best_first({.size = choices_.size(),
                 .bound = [this](size_t i) { return bound(i); },
                 .value = [this](size_t i) { return value(i); },
-                .stop = [this] { return late(); }},
+                .stop = [this] { return enough(); }},
                kept_best);
     if (any_fits())
       look_at_others();
@@ -62,6 +65,62 @@ class Search {
     evaluated,
     refused
   };
+
+  double patience() const { return request_.seconds > 0 ? request_.seconds : 120; }
+
+  // Between two looks. A space of few choices, or of quick ones, is done before long; in another
+  // something good is found sooner by a climb.
+  bool enough() {
+    if (!climbed_ && spent() > 0.15 * patience()) {
+      climbed_ = true;
+      climb();
+    }
+    return late();
+  }
+
+  // From some places that one would try first, by steps to what is better, until nothing near is.
+  void climb() {
+    for (size_t i = 0; i < choices_.size(); ++i) number_of_.emplace(to_text(choices_[i]), i);
+    const double until = spent() + 0.35 * patience();
+    const Slope slope{.neighbours = [this](size_t here) { return neighbours(here); },
+                      .better = [this](size_t there, size_t here) { return better(there, here); },
+                      .stop = [&] { return spent() > until; }};
+    for (const Choice& start : starts_of(request_, base_)) {
+      const auto number = number_of_.find(to_text(start));
+      if (number == number_of_.end() || !looked_at(number->second)) continue;
+      plan::climb(slope, number->second);
+      if (slope.stop()) return;
+    }
+  }
+
+  // Those that may be better.
+  std::vector<size_t> neighbours(size_t here) {
+    const Plan& plan = plans_.at(here);
+    std::vector<size_t> near;
+    for (const Choice& choice : neighbours_of(choices_[here], request_, base_)) {
+      const auto number = number_of_.find(to_text(choice));
+      if (number == number_of_.end() || settled(number->second)) continue;
+      if (!plan.fits ||
+          bounds_.throughput(choice, Bounds::Level::kernels) > plan.time.samples_per_second)
+        near.push_back(number->second);
+    }
+    return near;
+  }
+
+  // Fits, and is sooner; or takes less, as long as nothing fits.
+  bool better(size_t there, size_t here) {
+    if (!looked_at(there)) return false;
+    const Plan &a = plans_.at(there), &b = plans_.at(here);
+    if (a.fits != b.fits) return a.fits;
+    return a.fits ? a.time.samples_per_second > better_by * b.time.samples_per_second
+                  : a.peak_bytes < b.peak_bytes;
+  }
+
+  // Whether it has a plan, which is made if need be: layers may refuse it.
+  bool looked_at(size_t i) {
+    if (seen_[i] < Seen::too_large) value(i);
+    return plans_.contains(i);
+  }
 
   double spent() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
@@ -113,12 +172,11 @@ class Search {
   // A little more is looked at each time that a choice comes up, until that lowers its bound: most
   // choices are never looked at closely.
   double bound(size_t i) {
-    if (seen_[i] >= Seen::too_large || settled(i)) return 0;
+    if (seen_[i] >= Seen::too_large || known_[i] <= fastest_ || settled(i)) return 0;
     const double before = known_[i];
     while (known_[i] == before && seen_[i] < Seen::exact) look_closer(i);
     // Others may have shown meanwhile that it is too large.
-    if (seen_[i] == Seen::exact && bounds_.memory(choices_[i]) > base_.room)
-      seen_[i] = Seen::too_large;
+    if (seen_[i] == Seen::exact && bounds_.too_large(choices_[i])) seen_[i] = Seen::too_large;
     return seen_[i] == Seen::too_large ? 0 : known_[i];
   }
 
@@ -127,7 +185,7 @@ class Search {
     Seen& seen = seen_[i];
     seen = static_cast<Seen>(static_cast<uint8_t>(seen) + 1);
     if (seen == Seen::memory) {
-      if (bounds_.memory(choice) > base_.room) seen = Seen::too_large;
+      if (bounds_.too_large(choice)) seen = Seen::too_large;
       return;
     }
     const auto level = seen == Seen::kernels    ? Bounds::Level::kernels
@@ -149,6 +207,7 @@ class Search {
       Plan plan = evaluator_.plan(choices_[i]);
       seen_[i] = Seen::evaluated;
       bounds_.learn(choices_[i], plan);
+      if (plan.fits) fastest_ = std::max(fastest_, plan.time.samples_per_second);
       return plans_[i] = std::move(plan);
     } catch (const ConfigError& refused) {  // found out by the layers themselves
       seen_[i] = Seen::refused;
@@ -202,6 +261,7 @@ class Search {
 
   Found found() {
     Found found;
+    const double left = late_ ? fastest_left() : 0;  // before plans are handed over
     for (auto& [i, plan] : plans_) found.plans.push_back(std::move(plan));
     std::stable_sort(found.plans.begin(), found.plans.end(), [](const Plan& a, const Plan& b) {
       if (a.fits != b.fits) return a.fits;
@@ -216,7 +276,7 @@ class Search {
     cut(found.plans);
     found.choices = static_cast<int64_t>(choices_.size());
     found.pruned = found.choices - static_cast<int64_t>(plans_.size());
-    add_notes(found);
+    add_notes(found, left);
     found.dry_runs = bounds_.dry_runs() + evaluator_.dry_runs();
     found.seconds = spent();
     return found;
@@ -235,17 +295,22 @@ class Search {
     plans.erase(plans.begin() + fits, plans.begin() + fit);
   }
 
-  void add_notes(Found& found) {
+  void add_notes(Found& found, double left) {
     found.notes = arrangements_of(request_, base_).notes;
     const auto too_large = std::count(seen_.begin(), seen_.end(), Seen::too_large);
     if (too_large > 0)
-      found.notes.push_back(
-          fmt::format("{} cannot fit: states and one micro-batch alone take more than {}",
-                      number_text(too_large, "choice", "choices"), size_text(base_.room)));
+      found.notes.push_back(fmt::format(
+          "{} cannot fit: states and one micro-batch alone take more than {} of a GPU{}",
+          number_text(too_large, "choice", "choices"), size_text(base_.room),
+          request_.offload ? " or more than the hosts have" : ""));
     for (const auto& [what, count] : refusals_)
       found.notes.push_back(
           fmt::format("{} refused: {}", number_text(count, "choice", "choices"), what));
-    if (late_) found.notes.push_back(left_text(found.plans.front()));
+    if (late_)
+      found.notes.push_back(fmt::format(
+          "stopped after {}: of the choices that are left none can be more than {:.1f} % faster",
+          to_text(Seconds{request_.seconds}),
+          100 * std::max(0.0, left / found.plans.front().time.samples_per_second - 1)));
     if (found.plans.empty() || found.plans.front().fits) return;
     found.notes.push_back(fmt::format("nothing fits; the nearest miss is {}: {}",
                                       to_text(found.plans.front().choice),
@@ -254,14 +319,11 @@ class Search {
   }
 
   // Bounds are sound: what is left cannot be faster than they say.
-  std::string left_text(const Plan& best) const {
+  double fastest_left() const {
     double most = 0;
     for (size_t i = 0; i < choices_.size(); ++i)
       if (seen_[i] < Seen::too_large && !settled(i)) most = std::max(most, known_[i]);
-    return fmt::format(
-        "stopped after {}: of the choices that are left none can be more than {:.1f} % faster",
-        to_text(Seconds{request_.seconds}),
-        100 * std::max(0.0, most / best.time.samples_per_second - 1));
+    return most;
   }
 
   const Request& request_;
@@ -275,6 +337,9 @@ class Search {
   std::vector<size_t> family_of_;
   std::vector<std::vector<size_t>> families_;
   std::map<std::string, int64_t> refusals_;
+  std::unordered_map<std::string, size_t> number_of_;  // of a choice in words
+  bool climbed_ = false;
+  double fastest_ = 0;  // samples/s of what fits
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   bool late_ = false;
 };

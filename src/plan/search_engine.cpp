@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Best first: what could be fastest is looked at first, and the rest is left out as soon as none of
-// it can be.
+// it can be. And a climb, which sees little of a space.
 #include <algorithm>
 #include <queue>
 #include <utility>
@@ -71,6 +71,17 @@ Best best_first(const Space& space, size_t keep) {
   best.evaluated = valued.size();
   for (const Valued& each : valued) best.order.push_back(each.index);
   return best;
+}
+
+size_t climb(const Slope& slope, size_t start) {
+  for (size_t here = start;;) {
+    const std::vector<size_t> near = slope.neighbours(here);
+    const auto up = std::find_if(near.begin(), near.end(), [&](size_t there) {
+      return slope.stop && slope.stop() ? false : slope.better(there, here);
+    });
+    if (up == near.end()) return here;
+    here = *up;
+  }
 }
 
 }  // namespace braid::plan

@@ -61,12 +61,10 @@ void add_peaks(Plan& plan, const LayoutRun& layout) {
   }
 }
 
-// The ranks of a node share its memory.
-bool fits_host(const Plan& plan, const Cluster& cluster, int64_t gpus) {
-  if (cluster.host.memory.count == 0) return true;
-  int64_t most = 0;
-  for (const RankPeak& peak : plan.peaks) most = std::max(most, peak.host);
-  return most * std::min(gpus, cluster.gpus_per_node) <= cluster.host.memory.count;
+bool fits(const Plan& plan, int64_t room, const Cluster& cluster, int64_t gpus) {
+  int64_t host = 0;
+  for (const RankPeak& peak : plan.peaks) host = std::max(host, peak.host);
+  return plan.peak_bytes <= room && host_holds(cluster, gpus, host);
 }
 
 }  // namespace
@@ -94,7 +92,7 @@ Plan Evaluator::memory(const train::RunOptions& options, int64_t gpus) {
   plan.choice = resolved_choice(options, gpus);
   plan.options = options;
   add_peaks(plan, run(options, gpus, false));
-  plan.fits = plan.peak_bytes <= base_.room && fits_host(plan, request_.cluster, gpus);
+  plan.fits = fits(plan, base_.room, request_.cluster, gpus);
   return plan;
 }
 
@@ -104,7 +102,7 @@ Plan Evaluator::plan(const train::RunOptions& options, int64_t gpus, bool timeli
   plan.options = options;
   const LayoutRun layout = run(options, gpus, true);
   add_peaks(plan, layout);
-  plan.fits = plan.peak_bytes <= base_.room && fits_host(plan, request_.cluster, gpus);
+  plan.fits = fits(plan, base_.room, request_.cluster, gpus);
   SimulateOptions how{.timeline = timeline, .sample_bytes = file_bytes(options)};
   how.checkpoint_every = static_cast<double>(options.checkpoint.every);
   how.checkpoint_bytes = saved_bytes(layout);

@@ -168,6 +168,11 @@ std::vector<std::string> left_out(const Left& left, const Base& base) {
 
 }  // namespace
 
+bool host_holds(const Cluster& cluster, int64_t gpus, int64_t bytes) {
+  const int64_t memory = cluster.host.memory.count;  // 0: not known
+  return memory == 0 || bytes * std::min(gpus, cluster.gpus_per_node) <= memory;
+}
+
 std::string number_text(int64_t number, const char* one, const char* many) {
   return fmt::format("{} {}", number, number == 1 ? one : many);
 }

@@ -300,6 +300,26 @@ int64_t Bounds::memory(const Choice& choice) {
   return memory_with(choice, footprint(choice, asked));
 }
 
+// Of the rank that leaves most there, which is no less than the average of a pipeline's: states and
+// weights all the time, activations of a pass when its backward part begins.
+int64_t Bounds::host(const Choice& choice) {
+  if (choice.offload.empty()) return 0;
+  const Footprint& whole = footprint(choice, {});
+  const auto shard = static_cast<double>(choice.mesh.shard.value_or(1));
+  double bytes = 0;
+  if (offloaded(choice, "optimizer"))
+    bytes += static_cast<double>(whole.states) / (choice.zero >= 1 ? shard : 1);
+  if (offloaded(choice, "parameters"))
+    bytes += static_cast<double>(whole.weights) / (choice.zero >= 3 ? shard : 1);
+  if (offloaded(choice, "activations"))
+    bytes += static_cast<double>(unit(choice, {.stashed = true}).to_host * choice.micro_batch);
+  return static_cast<int64_t>(bytes / static_cast<double>(choice.mesh.pipeline));
+}
+
+bool Bounds::too_large(const Choice& choice) {
+  return memory(choice) > base_.room || !host_holds(request_.cluster, request_.gpus, host(choice));
+}
+
 int64_t Bounds::memory_with(const Choice& choice, const Footprint& whole) {
   const States states = states_of(whole, choice);
   const double held = states.weights + states.optimizer;

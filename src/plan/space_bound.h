@@ -50,6 +50,8 @@ class Bounds {
   enum class Level : uint8_t { kernels, messages, exact };  // what is looked at, sooner to later
   double throughput(const Choice& choice, Level level);     // samples/s
   int64_t memory(const Choice& choice);                     // bytes of the fullest rank's GPU
+  int64_t host(const Choice& choice);                       // bytes of a rank's host
+  bool too_large(const Choice& choice);                     // for the GPU or the host
   int64_t dry_runs() const { return dry_runs_; }
   // What a whole dry run came to holds for others that spread their states in another way.
   void learn(const Choice& choice, const Plan& plan);

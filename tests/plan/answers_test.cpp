@@ -79,6 +79,10 @@ TEST(Search, SaysHowMuchIsLeftWhenItsTimeIsOver) {
   const double percent = std::stod(note->substr(note->find(before) + before.size()));
   const double rounded = 0.05;
   EXPECT_GE(found.plans.front().time.samples_per_second * (1 + (percent + rounded) / 100), best);
+  // A climb begins where one would: states in pieces, blocks computed again.
+  EXPECT_TRUE(std::any_of(found.plans.begin(), found.plans.end(), [](const Plan& plan) {
+    return to_text(plan.choice) == "shard 2, ZeRO-3, recompute blocks, micro 1";
+  }));
 }
 
 TEST(Answers, LargestMicroBatch) {

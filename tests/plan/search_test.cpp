@@ -107,6 +107,33 @@ TEST(BestFirst, ThoseThatDoNotFitStandLast) {
   EXPECT_TRUE(best_first({.size = 0, .bound = {}, .value = {}}, 1).order.empty());
 }
 
+// Numbers in a random graph: it ends where no neighbour is better, and stops when told.
+TEST(Climb, EndsWhereNothingNearIsBetter) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<uint64_t> height(40);
+    std::vector<std::vector<size_t>> near(40);
+    for (size_t i = 0; i < 40; ++i) {
+      height[i] = random() % 30;
+      for (int k = 0; k < 3; ++k) near[i].push_back(random() % 40);
+    }
+    size_t asked = 0;
+    const Slope slope{.neighbours = [&](size_t here) { return near[here]; },
+                      .better =
+                          [&](size_t there, size_t here) {
+                            ++asked;
+                            return height[there] > height[here];
+                          }};
+    const size_t end = climb(slope, 0);
+    EXPECT_GE(height[end], height[0]);
+    for (const size_t there : near[end]) EXPECT_LE(height[there], height[end]);
+    EXPECT_GE(asked, 3u);
+    Slope hurried = slope;
+    hurried.stop = [] { return true; };
+    EXPECT_EQ(climb(hurried, 0), 0u);
+  }
+}
+
 TEST(Choice, SaysWhatItIs) {
   Choice choice{.mesh = {.data = 8, .shard = 1, .tensor = 4}, .zero = 1, .micro_batch = 2};
   choice.recompute = memory::Again::blocks;

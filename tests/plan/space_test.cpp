@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <random>
 #include <set>
 
+#include "plan/search_climb.h"
 #include "plan/search_evaluate.h"
 #include "plan/small.h"
 #include "plan/space_bound.h"
@@ -90,6 +92,32 @@ TEST(QuickLayout, IsTheWholeStep) {
     }
 }
 
+// From any start any choice is some steps away, and no step leaves the mathematics.
+TEST(Neighbours, LeadEverywhere) {
+  for (const auto& [yaml, gpus] : {std::pair(test::small_gpt, 6), {test::small_vit, 4}}) {
+    const Request request = request_of(yaml, gpus, {"train.global_batch=12"});
+    const Base base = base_of(request);
+    std::map<std::string, Choice> left;
+    for (const Choice& choice : choices_of(request)) left.emplace(to_text(choice), choice);
+    std::vector<Choice> open;
+    for (const Choice& start : starts_of(request, base))
+      if (left.contains(to_text(start))) open = {start};
+    ASSERT_FALSE(open.empty());
+    left.erase(to_text(open.front()));
+    while (!open.empty()) {
+      const Choice here = open.back();
+      open.pop_back();
+      for (const Choice& near : neighbours_of(here, request, base)) {
+        EXPECT_EQ(*near.mesh.data * *near.mesh.shard * near.mesh.tensor * near.mesh.context *
+                      near.mesh.pipeline * near.mesh.expert,
+                  gpus);
+        if (left.erase(to_text(near)) > 0) open.push_back(near);
+      }
+    }
+    EXPECT_EQ(left.size(), 0U) << left.begin()->first;
+  }
+}
+
 // Whatever is drawn from the space: no bound is below what the whole dry run comes to.
 TEST(Bounds, AreSound) {
   std::mt19937_64 random(7);
@@ -99,11 +127,14 @@ TEST(Bounds, AreSound) {
     const std::vector<Choice> all = choices_of(request);
     Bounds bounds(request, base);
     Evaluator evaluator(request, base);
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 30; ++i) {
       const Choice& choice = all[random() % all.size()];
       SCOPED_TRACE(to_text(choice));
       const Plan plan = evaluator.plan(choice);
       EXPECT_LE(bounds.memory(choice), plan.peak_bytes);
+      int64_t host = 0;
+      for (const RankPeak& peak : plan.peaks) host = std::max(host, peak.host);
+      EXPECT_LE(bounds.host(choice), host);
       for (const auto level :
            {Bounds::Level::kernels, Bounds::Level::messages, Bounds::Level::exact})
         EXPECT_GE(bounds.throughput(choice, level), plan.time.samples_per_second)

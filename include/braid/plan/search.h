@@ -89,6 +89,14 @@ struct Best {
 // Evaluates until no bound of the rest is above the worst of the best `keep`.
 Best best_first(const Space& space, size_t keep);
 
+// Something good soon: to the first neighbour that is better, and on from there, until none is.
+struct Slope {
+  std::function<std::vector<size_t>(size_t)> neighbours;
+  std::function<bool(size_t there, size_t here)> better;
+  std::function<bool()> stop = {};  // no more time
+};
+size_t climb(const Slope& slope, size_t start);  // where it ends
+
 // Questions with one answer.
 struct Answer {
   int64_t value = 0;  // 0: none
