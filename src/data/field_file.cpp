@@ -204,18 +204,20 @@ void FieldFile::check_dims(const Dataset& dataset, bool may_have_channels) const
 }
 
 void FieldFile::check_extent(const Dataset& dataset) const {
-  if (dataset.offset < 0) return;
+  int64_t end = dataset.element;
+  bool countable = true;  // a damaged head may say any shape
+  for (const int64_t dim : dataset.dims)
+    countable &= dim >= 0 && !__builtin_mul_overflow(end, dim, &end);
+  if (dataset.offset >= 0) countable &= !__builtin_add_overflow(end, dataset.offset, &end);
   struct stat status = {};
-  int64_t bytes = dataset.element;
-  for (int64_t dim : dataset.dims) bytes *= dim;
-  if (descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0 &&
-      status.st_size >= dataset.offset + bytes)
-    return;
-  throw DataError(
-      {.what = fmt::format("{} is truncated: {} ends at byte {}, the file at {}", path_.string(),
-                           dataset.name, dataset.offset + bytes, status.st_size),
-       .why = "an interrupted download or copy leaves a shorter file",
-       .fix = "fetch the file again"});
+  const bool sized = descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0;
+  if (countable && (dataset.offset < 0 || (sized && status.st_size >= end))) return;
+  throw DataError({.what = fmt::format(
+                       "{} is truncated or damaged: {} of [{}] does not lie within its {} bytes",
+                       path_.string(), dataset.name, fmt::join(dataset.dims, ", "),
+                       static_cast<int64_t>(status.st_size)),
+                   .why = "an interrupted download or copy leaves a shorter file",
+                   .fix = "fetch the file again"});
 }
 
 bool FieldFile::direct() const {

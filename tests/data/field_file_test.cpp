@@ -7,6 +7,7 @@
 #include <cmath>
 #include <thread>
 
+#include "braid/core/fs.h"
 #include "data/field_fixture.h"
 #include "support/expect.h"
 #include "support/files.h"
@@ -121,6 +122,22 @@ TEST(FieldFile, SaysThatAFileIsTruncated) {
   std::filesystem::resize_file(dir / "1990.h5", 10);
   EXPECT_TRUE(
       contains(error_of([&] { FieldFile(dir / "1990.h5", {}); }), "not a readable HDF5 file"));
+}
+
+// One flipped bit makes a side of 3 one of 2^58 + 3, whose bytes no number of 64 bits counts.
+TEST(FieldFile, SaysThatAHeadIsDamaged) {
+  test::TempDir dir;
+  for (const std::vector<hsize_t>& chunk : {std::vector<hsize_t>{}, {1, 1, 3, 5}}) {
+    write_file(dir / "1990.h5", {{.chunk = chunk}});
+    std::string bytes = read_text(dir / "1990.h5");
+    const uint64_t dims[] = {4, 2, 3, 5};
+    const size_t at = bytes.find({reinterpret_cast<const char*>(dims), sizeof dims});
+    ASSERT_NE(at, std::string::npos);
+    bytes[at + 2 * 8 + 7] ^= 4;
+    write_atomic(dir / "1990.h5", bytes);
+    EXPECT_TRUE(contains(error_of([&] { FieldFile(dir / "1990.h5", {}); }),
+                         "fields of [4, 2, 288230376151711747, 5] does not lie within"));
+  }
 }
 
 TEST(FieldFile, NamesTheDatasetsWhenOneIsMissing) {
