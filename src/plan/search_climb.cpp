@@ -11,15 +11,15 @@ using memory::Again;
 using parallel::MeshOptions;
 
 // The axes as plain numbers: data, shard, tensor, context, pipeline, expert.
-using Sizes = std::array<int64_t, 6>;
-constexpr size_t data = 0, shard = 1;
+using AxisSizes = std::array<int64_t, 6>;
+constexpr size_t of_data = 0, of_shard = 1;
 
-Sizes sizes_of(const MeshOptions& mesh) {
+AxisSizes sizes_of(const MeshOptions& mesh) {
   return {*mesh.data, *mesh.shard, mesh.tensor, mesh.context, mesh.pipeline, mesh.expert};
 }
 
-MeshOptions mesh_of(const Sizes& sizes, MeshOptions mesh) {
-  mesh.data = sizes[data], mesh.shard = sizes[shard];
+MeshOptions mesh_of(const AxisSizes& sizes, MeshOptions mesh) {
+  mesh.data = sizes[of_data], mesh.shard = sizes[of_shard];
   mesh.tensor = sizes[2], mesh.context = sizes[3], mesh.pipeline = sizes[4], mesh.expert = sizes[5];
   return mesh;
 }
@@ -92,12 +92,12 @@ class Neighbours {
   }
 
   void other_mesh() {
-    const Sizes sizes = sizes_of(at_.mesh);
+    const AxisSizes sizes = sizes_of(at_.mesh);
     for (size_t from = 0; from < sizes.size(); ++from)
       for (const int64_t factor : prime_factors(sizes[from]))
         for (size_t to = 0; to < sizes.size(); ++to) {
-          if (to == from || (to == shard && at_.zero == 0)) continue;
-          Sizes moved = sizes;
+          if (to == from || (to == of_shard && at_.zero == 0)) continue;
+          AxisSizes moved = sizes;
           moved[from] /= factor, moved[to] *= factor;
           Choice other = at_;
           other.mesh = mesh_of(moved, at_.mesh);
