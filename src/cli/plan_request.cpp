@@ -24,7 +24,7 @@ plan::Cluster named_cluster(const std::string& name) {
   throw ConfigError(
       {.what = "no machine was named",
        .why = "what fits and how fast it runs depends on the GPU and on the links",
-       .fix = fmt::format("--cluster one of {}, or a file that braid bench kernels --write made",
+       .fix = fmt::format("--cluster one of {}, or a file that braid bench kernels -o made",
                           fmt::join(plan::known_clusters(), ", "))});
 }
 
@@ -87,15 +87,16 @@ plan::Request plan_request(const PlanArguments& arguments) {
   // A page has room for more than a terminal.
   request.most_plans = std::max<int64_t>(arguments.top, arguments.html.empty() ? 1 : on_a_page);
   if (tells_progress(arguments))
-    request.progress = [](int64_t done, int64_t all) {
-      fmt::print(stderr, "\r{} of {} choices run dry ", done, all);
+    request.progress = [](int64_t gpus, int64_t done, int64_t all) {
+      fmt::print(stderr, "\r{} of {} choices on {} GPU{} run dry ", done, all, gpus,
+                 gpus == 1 ? "" : "s");
       std::fflush(stderr);
     };
   return request;
 }
 
 void end_plan_progress(const PlanArguments& arguments) {
-  if (tells_progress(arguments)) fmt::print(stderr, "\r{:40}\r", "");
+  if (tells_progress(arguments)) fmt::print(stderr, "\r{:60}\r", "");
 }
 
 plan::Found plan_as_is(const plan::Request& request) {

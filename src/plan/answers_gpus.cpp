@@ -29,7 +29,6 @@ std::vector<int64_t> gpu_counts(const Cluster& cluster, int64_t most) {
 Request on(const Request& request, int64_t gpus) {
   Request other = request;
   other.gpus = gpus;
-  other.progress = {};
   return other;
 }
 

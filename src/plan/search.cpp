@@ -71,11 +71,20 @@ class Search {
   // Between two looks. A space of few choices, or of quick ones, is done before long; in another
   // something good is found sooner by a climb.
   bool enough() {
+    tell();
     if (!climbed_ && spent() > 0.15 * patience()) {
       climbed_ = true;
       climb();
     }
     return late();
+  }
+
+  void tell() {
+    constexpr double pause = 0.2;
+    if (!request_.progress || spent() < told_ + pause) return;
+    told_ = spent();
+    request_.progress(request_.gpus, static_cast<int64_t>(plans_.size()),
+                      static_cast<int64_t>(choices_.size()));
   }
 
   // From some places that one would try first, by steps to what is better, until nothing near is.
@@ -196,8 +205,7 @@ class Search {
 
   std::pair<bool, double> value(size_t i) {
     const std::optional<Plan> plan = evaluated(i);
-    if (request_.progress)
-      request_.progress(static_cast<int64_t>(plans_.size()), static_cast<int64_t>(choices_.size()));
+    tell();
     if (!plan) return {false, 0};
     return {plan->fits, plan->time.samples_per_second};
   }
@@ -342,6 +350,7 @@ class Search {
   double fastest_ = 0;  // samples/s of what fits
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   bool late_ = false;
+  double told_ = 0;  // seconds after the start
 };
 
 }  // namespace

@@ -57,7 +57,8 @@ struct Request {
   bool offload = true;                       // try it too
   int64_t most_plans = 20;                   // that are kept with their timelines
   double seconds = 0;  // of searching, at least until something fits; 0: until it is done
-  std::function<void(int64_t done, int64_t all)> progress = {};
+  // Some times a second: choices that were run dry on so many GPUs.
+  std::function<void(int64_t gpus, int64_t done, int64_t all)> progress = {};
 };
 
 struct Found {
