@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The pages: links lead somewhere, README lists every page and command, and keys that pages set exist.
+"""The pages: links lead somewhere, README lists every page and command, and keys that pages set exist. The messages: flags and keys
+that they name exist.
 
   docs.py SOURCE_DIR BRAID
 """
@@ -12,6 +13,9 @@ import sys
 root, braid = pathlib.Path(sys.argv[1]), sys.argv[2]
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"')
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+FOREIGN = {"--help", "--version", "--mpi"}  # the last one of srun
 SET = re.compile(r"--set(?:-braid)? ([a-z_0-9]+(?:\.[a-z_0-9]+)+)=")
 
 
@@ -48,5 +52,12 @@ for page in pages:
     count += len(links) + len(sets)
     bad += [f"{name}: {link} leads nowhere" for link in links if wrong_link(page, link)]
     bad += [f"{name}: there is no key {key}" for key in sets if key not in keys]
-print("\n".join(bad) or f"docs: {len(pages)} pages, {count} links and keys")
+flags = FOREIGN | set(FLAG.findall((root / "tests/golden/cli_flags.txt").read_text()))
+for source in sorted(root.glob("src/**/*.cpp")):
+    text = " ".join(LITERAL.findall(source.read_text()))
+    named, sets = FLAG.findall(text), SET.findall(text)
+    count += len(named) + len(sets)
+    bad += [f"{source.relative_to(root)}: there is no flag {flag}" for flag in named if flag not in flags]
+    bad += [f"{source.relative_to(root)}: there is no key {key}" for key in sets if key not in keys | {"path.key"}]
+print("\n".join(bad) or f"docs: {len(pages)} pages, {count} links, keys and flags")
 sys.exit(bool(bad) or not commands or not keys)
