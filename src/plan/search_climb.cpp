@@ -34,10 +34,6 @@ std::vector<int64_t> prime_factors(int64_t number) {
   return primes;
 }
 
-int64_t rows_of(const Choice& choice, const Base& base) {
-  return base.batch / (*choice.mesh.data * *choice.mesh.shard * choice.mesh.expert);
-}
-
 // What another mesh leaves of it: a micro-batch divides the rows of a rank, only pieces are of a
 // stage of ZeRO.
 Choice settled_in(Choice choice, const Base& base) {

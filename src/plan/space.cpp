@@ -168,6 +168,11 @@ std::vector<std::string> left_out(const Left& left, const Base& base) {
 
 }  // namespace
 
+int64_t rows_of(const Choice& choice, const Base& base) {
+  const parallel::MeshOptions& mesh = choice.mesh;
+  return base.batch / (mesh.data.value_or(1) * mesh.shard.value_or(1) * mesh.expert);
+}
+
 bool host_holds(const Cluster& cluster, int64_t gpus, int64_t bytes) {
   const int64_t memory = cluster.host.memory.count;  // 0: not known
   return memory == 0 || bytes * std::min(gpus, cluster.gpus_per_node) <= memory;

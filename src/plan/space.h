@@ -38,6 +38,8 @@ std::vector<memory::Again> recompute_levels(const train::RunOptions& options, in
 std::vector<parallel::ScheduleKind> schedules_for(const train::RunOptions& options);
 std::vector<std::vector<std::string>> offloads_for(const Request& request, int64_t zero);
 
+int64_t rows_of(const Choice& choice, const Base& base);  // samples of a rank
+
 // Whether a node has room for what its ranks, of so many bytes each, leave on its host.
 bool host_holds(const Cluster& cluster, int64_t gpus, int64_t bytes);
 

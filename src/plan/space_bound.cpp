@@ -67,11 +67,6 @@ Bounds::Bounds(const Request& request, const Base& base) : request_(request), ba
     largest_ = std::max(largest_, placed.rows);
 }
 
-int64_t Bounds::rows_of(const Choice& choice) const {
-  return base_.batch /
-         (choice.mesh.data.value_or(1) * choice.mesh.shard.value_or(1) * choice.mesh.expert);
-}
-
 // The share of a choice in the largest micro-batch on one GPU.
 Unit Bounds::part_of_largest(const Choice& choice, Level level) {
   Choice one = choice;
@@ -229,7 +224,7 @@ double Bounds::step_seconds(const Choice& choice, const Unit& one, int64_t micro
 }
 
 double Bounds::throughput(const Choice& choice, Level level) {
-  const int64_t micros = rows_of(choice) / choice.micro_batch;
+  const int64_t micros = rows_of(choice, base_) / choice.micro_batch;
   const Asked own{.micro = choice.micro_batch, .once = micros == 1};
   double seconds = level == Level::exact
                        ? step_seconds(choice, unit(choice, own), micros)
@@ -242,7 +237,7 @@ double Bounds::throughput(const Choice& choice, Level level) {
 // Of the fullest rank: what its stages keep for the micro-batches that wait for their backward
 // pass.
 double Bounds::kept_in_flight(const Choice& choice, const Footprint& whole) {
-  const int64_t micros = rows_of(choice) / choice.micro_batch;
+  const int64_t micros = rows_of(choice, base_) / choice.micro_batch;
   const StageMap& map = stages(choice);
   const auto [known, fresh] =
       in_flight_.try_emplace({choice.mesh.pipeline, static_cast<int>(choice.schedule), micros});
@@ -324,7 +319,7 @@ int64_t Bounds::memory_with(const Choice& choice, const Footprint& whole) {
   const States states = states_of(whole, choice);
   const double held = states.weights + states.optimizer;
   // From the second pass on, gradients are there all the time.
-  const bool several = rows_of(choice) > choice.micro_batch && choice.mesh.pipeline == 1;
+  const bool several = rows_of(choice, base_) > choice.micro_batch && choice.mesh.pipeline == 1;
   const double passing = held + static_cast<double>(whole.rest) + (several ? states.gradients : 0);
   // The fullest rank of a pipeline holds no less than the average.
   const double most =

@@ -88,7 +88,6 @@ class Bounds {
   const Footprint& footprint(const Choice& choice, const Asked& asked);
   int64_t memory_with(const Choice& choice, const Footprint& whole);
   train::RunOptions alone(const Choice& choice, const Asked& asked, int64_t passes) const;
-  int64_t rows_of(const Choice& choice) const;
 
   const Request& request_;
   const Base& base_;
