@@ -13,6 +13,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "braid/data/field_info.h"
+
 namespace braid::data {
 
 struct TensorSpec {
@@ -50,6 +52,8 @@ class Source {
   // What read() does at last to input and target, and a GPU may do instead, with the same bits.
   virtual Scaling scaling() const { return {}; }
   virtual void read_unscaled(Access access, const Sample& out) const { read(access, out); }
+  // Names, units and coordinates of the channels and points of a target; empty where unknown.
+  virtual FieldInfo fields() const { return {}; }
   virtual std::string describe(
       int64_t index) const = 0;  // "data/train/2008.h5, frame 12": for messages
 };
