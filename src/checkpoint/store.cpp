@@ -156,9 +156,10 @@ fs::path Store::save(const Snapshot& snapshot) {
                        .files = {},
                        .metrics = snapshot.metrics,
                        .values = snapshot.state.values},
-          .config = snapshot.config,
+          .files = snapshot.files,
           .rank = world_.rank(),
           .options = options_};
+  job.files[config_name] = snapshot.config;
   if (!options_.background) {
     take_late(job.plans, snapshot.state);
     write_checkpoint(job, writing_->leaving);

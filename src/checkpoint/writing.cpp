@@ -121,7 +121,8 @@ void commit(Job& job, const std::atomic<bool>& leaving) {
   Records others(job);
   if (!poll(job, leaving, [&] { return others.complete(); })) throw others.too_late();
   others.move_to(job.manifest.shards);
-  job.manifest.files[config_name] = write_bytes(job.temporary / config_name, job.config);
+  for (const auto& [name, bytes] : job.files)
+    job.manifest.files[name] = write_bytes(job.temporary / name, bytes);
   write_bytes(job.temporary / manifest_name, to_json(job.manifest));
   sync_dir(job.temporary);
   put_in_place(job.temporary, job.target);

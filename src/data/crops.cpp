@@ -28,6 +28,7 @@ class CropsSource final : public Source {
     check_crop();
     size_ = files_.frames() * (whole_ ? 1 : options.patches);
     if (auto limit = split_limit(options, split)) size_ = std::min(size_, *limit);
+    options_.statistics = files_.statistics();
     if (options.reduce == "noisy_uniform") read_noise_level();
     spec_.input = {{files_.channels(), height_ / scale, width_ / scale}, c10::kFloat};
     spec_.target = {{files_.channels(), height_, width_}, c10::kFloat};
@@ -49,6 +50,8 @@ class CropsSource final : public Source {
     place.file->read(slab, fine, files_.scaling());
     make_coarse(access, fine, out.input.mutable_data_ptr<float>());
   }
+
+  Statistics statistics() const override { return files_.statistics(); }
 
   std::string describe(int64_t index) const override {
     const FramePlace place = files_.place(slice_of(index));
@@ -93,9 +96,9 @@ class CropsSource final : public Source {
           {.what = "data.reduce = noisy_uniform without data.stds",
            .why = "the noise is data.noise_ratio times the standard deviation of a channel",
            .fix = "set data.stds to a .npy file with one value a channel"});
-    const auto stds =
-        read_channel_values(options_.stds, files_.channels(), files_.shape().channels);
-    for (float std : stds) noise_.push_back(options_.noise_ratio * std);
+    const ChannelCount channels = {.wanted = files_.channels(), .stored = files_.shape().channels};
+    for (const float std : values_by_channel(options_, "data.stds", channels))
+      noise_.push_back(options_.noise_ratio * std);
   }
 
   void check_crop() const {

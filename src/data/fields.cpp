@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "braid/core/error.h"
-#include "braid/data/npy.h"
 
 namespace braid::data {
 namespace {
@@ -40,10 +39,10 @@ void check_channels(const DataOptions& options, const FieldFile& file) {
                    .fix = fmt::format("set data.channels to at most {}", file.shape().channels)});
 }
 
-Scaling read_scaling(const DataOptions& options, int64_t wanted, int64_t stored) {
+Scaling read_scaling(const DataOptions& options, const ChannelCount& channels) {
   if (options.means.empty()) return {};
-  Scaling scaling{read_channel_values(options.means, wanted, stored),
-                  read_channel_values(options.stds, wanted, stored)};
+  Scaling scaling{values_by_channel(options, "data.means", channels),
+                  values_by_channel(options, "data.stds", channels)};
   const auto bad = std::ranges::find_if(scaling.std, [](float s) { return !(s > 0); });
   if (bad != scaling.std.end())
     throw DataError({.what = fmt::format("data.stds = {}: channel {} has the standard deviation {}",
@@ -73,7 +72,9 @@ FieldFiles::FieldFiles(const DataOptions& options, Split split)
                  {.dataset = options.dataset, .variables = options.variables}) {
   check_channels(options, *files_[0]);
   if (options.channels > 0) channels_ = options.channels;
-  scaling_ = read_scaling(options, channels_, shape().channels);
+  DataOptions read = options;  // once: the files may change
+  read.statistics = statistics_ = read_statistics(options);
+  scaling_ = read_scaling(read, {.wanted = channels_, .stored = shape().channels});
 }
 
 FramePlace FieldFiles::place(int64_t frame) const {
@@ -82,15 +83,21 @@ FramePlace FieldFiles::place(int64_t frame) const {
   return {files_[file].get(), frame - first_[file]};
 }
 
-std::vector<float> read_channel_values(const std::string& file, int64_t wanted, int64_t stored) {
-  const at::Tensor values = read_npy(file).to(c10::kFloat).reshape({-1});
-  if (values.numel() != wanted && values.numel() != stored)
+std::vector<float> values_by_channel(const DataOptions& options, const char* key,
+                                     const ChannelCount& channels) {
+  const auto which = std::ranges::find_if(statistic_files(), [&](const StatisticFile& one) {
+    return std::string_view(one.key) == key;
+  });
+  std::vector<float> values = read_statistic(options, *which);
+  const auto count = static_cast<int64_t>(values.size());
+  if (count != channels.wanted && count != channels.stored)
     throw DataError(
-        {.what = fmt::format("{} holds {} values for {} channels", file, values.numel(), wanted),
+        {.what = fmt::format("{} holds {} values for {} channels", options.*which->file, count,
+                             channels.wanted),
          .why = "there is one mean and one standard deviation a channel, [1, C, 1, 1] or [C]",
          .fix = "give the statistics of these data, or set data.channels"});
-  const float* first = values.const_data_ptr<float>();
-  return {first, first + wanted};
+  values.resize(static_cast<size_t>(channels.wanted));
+  return values;
 }
 
 const std::string& split_path(const DataOptions& options, Split split) {

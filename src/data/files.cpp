@@ -46,6 +46,13 @@ std::vector<fs::path> files_of_folder(const FileSearch& search) {
   return files;
 }
 
+// A relative path means another file in another folder.
+std::string where_from(const fs::path& path) {
+  std::error_code ignored;
+  if (path.is_absolute()) return "";
+  return fmt::format("; a relative path starts at {}", fs::current_path(ignored).string());
+}
+
 [[noreturn]] void complain_of_no_files(const FileSearch& search, bool is_folder) {
   if (search.where.empty())
     throw ConfigError({.what = fmt::format("{} is not set", search.key),
@@ -54,9 +61,10 @@ std::vector<fs::path> files_of_folder(const FileSearch& search) {
   throw DataError(
       {.what = is_folder ? fmt::format("no data files in {}", search.where)
                          : fmt::format("{} = {}: no such file or folder", search.key, search.where),
-       .why = search.endings.empty()
-                  ? "a file or a pattern of files is needed"
-                  : fmt::format("files end in {}", fmt::join(search.endings, ", ")),
+       .why = (search.endings.empty()
+                   ? "a file or a pattern of files is needed"
+                   : fmt::format("files end in {}", fmt::join(search.endings, ", "))) +
+              where_from(search.where),
        .fix = search.fix});
 }
 

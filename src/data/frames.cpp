@@ -32,6 +32,8 @@ class FramesSource final : public Source {
     read_pair(access, out, {});
   }
 
+  Statistics statistics() const override { return files_.statistics(); }
+
   std::string describe(int64_t index) const override {
     const FramePlace place = input_of(index);
     return fmt::format("{}, frame {}", place.file->path().string(), place.frame);

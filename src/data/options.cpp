@@ -16,6 +16,10 @@ void describe_fields(Fields& f, DataOptions& o) {
           "netCDF-4: variables [time, height, width], one a channel, instead of dataset");
   f.field("means", o.means, ".npy with the mean of each channel; empty: no normalisation");
   f.field("stds", o.stds, ".npy with the standard deviation of each channel");
+  f.choice(
+      "changed_statistics", o.changed_statistics, {"refuse", "files", "checkpoint"},
+      "resume, if means or stds differ from those in the checkpoint: refuse, or go on with the "
+      "files or with the checkpoint's");
   f.field("step", o.step, "frames: how many frames later the target lies", {.at_least = 1});
   f.field("size", o.size,
           "frames: cut to [height, width] from the top left; crops: side of a square crop, empty: "

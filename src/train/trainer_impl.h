@@ -46,6 +46,7 @@ struct Trainer::Impl {
   State weights() const;
   State wanted(const State& saved, const std::set<std::string>& elsewhere);
   void take_values(const State& saved);
+  void check_statistics(const checkpoint::Reader& reader) const;
 
   bool out_of_budget();  // sets `reason`
   Profiler make_profiler();

@@ -102,6 +102,21 @@ TEST_F(Frames, AreNormalisedByStatisticsOfEitherPrecision) {
   }
 }
 
+TEST_F(Frames, AreNormalisedByGivenStatisticsInsteadOfTheFiles) {
+  options_.means = stats("means.npy", {1000, 1100}, c10::kFloat);
+  options_.stds = stats("stds.npy", {10, 20}, c10::kFloat);
+  const Statistics used = open()->statistics();
+  EXPECT_EQ(used, (Statistics{{"data.means", {1000, 1100}}, {"data.stds", {10, 20}}}));
+  std::filesystem::remove(options_.means);
+  std::filesystem::remove(options_.stds);
+  options_.statistics = used;
+  const auto source = open();
+  const Sample sample = empty_sample(source->spec());
+  source->read({.index = 0}, sample);
+  EXPECT_EQ(sample.input.const_data_ptr<float>()[17], 2.0F / 20.0F);
+  EXPECT_EQ(source->statistics(), used);
+}
+
 TEST_F(Frames, TakeAWiderStep) {
   write_file(dir_ / "train/1991.h5", {{.dims = {7, 2, 3, 5}}});
   std::filesystem::remove(dir_ / "train/1990.h5");
