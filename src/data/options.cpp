@@ -14,6 +14,10 @@ void describe_fields(Fields& f, DataOptions& o) {
           "name of the dataset in HDF5 files: [time, channel, height, width]");
   f.field("variables", o.variables,
           "netCDF-4: variables [time, height, width], one a channel, instead of dataset");
+  f.field(
+      "names", o.names,
+      "names of the channels in metrics, pictures and forecasts; empty: as the files call them, "
+      "otherwise c0, c1, ...");
   f.field("means", o.means, ".npy with the mean of each channel; empty: no normalisation");
   f.field("stds", o.stds, ".npy with the standard deviation of each channel");
   f.field("step", o.step, "frames: how many frames later the target lies", {.at_least = 1});

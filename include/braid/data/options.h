@@ -21,6 +21,7 @@ struct DataOptions {
       test;  // folder of HDF5 files, or a pattern of token files, or a text file
   std::string dataset = "fields";      // name in the HDF5 files
   std::vector<std::string> variables;  // netCDF-4: one variable a channel, instead of `dataset`
+  std::vector<std::string> names;      // of the channels; empty: as the files call them
   std::string means, stds;    // .npy of [1,C,1,1] or [C], f4 or f8; empty: no normalisation
   int64_t step = 1;           // frames: target is this many frames later
   std::vector<int64_t> size;  // frames: crop to [H, W] from the top left; crops: side of a square
