@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Whole arrays from and to files, by the ending of the name: .npy, or a dataset of an HDF5 file.
 //
-//   at::Tensor now = data::read_array("2018.h5", {.dataset = "fields", .frame = 12});   // [C, H,
-//   W] data::write_array("forecast.h5", forecast);
+//   at::Tensor now = data::read_array("2018.h5", {.dataset = "fields", .frame = 12});
+//   data::write_array("forecast.h5", forecast);
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -19,8 +19,10 @@ struct ArrayOptions {
 
 at::Tensor read_array(const std::filesystem::path& file,
                       ArrayOptions options = {});  // float32; throws DataError
-void write_array(const std::filesystem::path& file,
-                 const at::Tensor& tensor,  // throws StorageError
+// Whether write_array knows the ending: .npy, .h5 or .hdf5.
+bool is_array_name(const std::filesystem::path& file);
+// Throws StorageError, and ConfigError for another ending. netCDF files: data::write_cf.
+void write_array(const std::filesystem::path& file, const at::Tensor& tensor,
                  const std::string& dataset = "fields");
 
 }  // namespace braid::data
