@@ -6,6 +6,7 @@
 #include "braid/core/error.h"
 #include "braid/core/rng.h"
 #include "data/fields.h"
+#include "data/missing.h"
 #include "data/reduce.h"
 
 namespace braid::data {
@@ -15,6 +16,7 @@ class CropsSource final : public Source {
  public:
   CropsSource(const DataOptions& options, Split split, uint64_t seed)
       : files_(options, split),
+        missing_(options, files_.scaling()),
         options_(options),
         crop_key_(random_key(seed, "crop")),
         noise_key_(random_key(seed, "noise")) {
@@ -46,8 +48,16 @@ class CropsSource final : public Source {
       slab.col = random_below(key, draw + 1, slice_width_ - width_ + 1);
     }
     float* fine = out.target.mutable_data_ptr<float>();
-    place.file->read(slab, fine, files_.scaling());
+    if (place.file->read(slab, fine, files_.scaling()) > 0)
+      missing_.settle(*place.file, slab, fine, files_.scaling());
     make_coarse(access, fine, out.input.mutable_data_ptr<float>());
+  }
+
+  // Crops lie at a new place each time.
+  FieldInfo fields() const override {
+    FieldInfo info = files_.info(height_, width_);
+    if (!whole_) info.latitudes.clear(), info.longitudes.clear();
+    return info;
   }
 
   std::string describe(int64_t index) const override {
@@ -116,6 +126,7 @@ class CropsSource final : public Source {
   }
 
   FieldFiles files_;
+  MissingRule missing_;
   DataOptions options_;
   RandomKey crop_key_, noise_key_;
   int64_t slice_height_ = 0, slice_width_ = 0, height_ = 0, width_ = 0, size_ = 0;

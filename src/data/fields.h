@@ -28,6 +28,7 @@ class FieldFiles {
   int64_t channels() const { return channels_; }  // wanted
   const FieldShape& shape() const { return files_[0]->shape(); }
   const Scaling& scaling() const { return scaling_; }
+  FieldInfo info(int64_t height, int64_t width) const;  // cut to this size and to the channels
 
  private:
   std::vector<std::unique_ptr<FieldFile>> files_;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "braid/core/error.h"
+#include "data/foreign.h"
 
 namespace braid::data {
 namespace {
@@ -77,6 +78,7 @@ std::vector<fs::path> find_files(const FileSearch& search) {
     files = {search.where};
   else if (!search.where.empty())
     files = files_of_pattern(search.where);
+  if (files.empty() && is_folder) refuse_foreign(search.where);
   if (files.empty()) complain_of_no_files(search, is_folder);
   std::ranges::sort(files);
   return files;

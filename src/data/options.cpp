@@ -13,14 +13,23 @@ void describe_fields(Fields& f, DataOptions& o) {
   f.field("dataset", o.dataset,
           "name of the dataset in HDF5 files: [time, channel, height, width]");
   f.field("variables", o.variables,
-          "netCDF-4: variables [time, height, width], one a channel, instead of dataset");
+          "netCDF-4: variables with time, rows and columns, one per channel, instead of dataset");
+  f.field("levels", o.levels,
+          "netCDF-4: levels to take as channels, by their values, e.g. [850, 500]; empty: all");
   f.field(
       "names", o.names,
       "names of the channels in metrics, pictures and forecasts; empty: as the files call them, "
       "otherwise c0, c1, ...");
   f.field("means", o.means, ".npy with the mean of each channel; empty: no normalisation");
   f.field("stds", o.stds, ".npy with the standard deviation of each channel");
+  f.choice("missing", o.missing, {"error", "fill"},
+           "missing values (NaN, _FillValue, missing_value, outside of valid_range): error stops "
+           "and names the place, fill takes the mean of the channel");
   f.field("step", o.step, "frames: how many frames later the target lies", {.at_least = 1});
+  f.choice("pairs", o.pairs, {"all", "reference"},
+           "frames: every frame with one `step` later, never across a gap in time; or, as the "
+           "loader of the NERSC course counts, by number within each file, where none of the first "
+           "`step` frames is an input");
   f.field("size", o.size,
           "frames: cut to [height, width] from the top left; crops: side of a square crop, empty: "
           "whole slices");

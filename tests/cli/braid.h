@@ -36,7 +36,7 @@ vit: &vit
   seed: 1
   run: {dir: <DIR>/vit}
   model: {name: vit, image: [8, 16], patch: 4, channels_in: 3, channels_out: 3, width: 16, depth: 1, heads: 2}
-  data: {kind: frames, train: <DIR>/weather/train, valid: <DIR>/weather/valid, test: <DIR>/weather/test, means: <DIR>/weather/stats/global_means.npy, stds: <DIR>/weather/stats/global_stds.npy, workers: 1}
+  data: {kind: frames, train: <DIR>/weather/train, valid: <DIR>/weather/valid, test: <DIR>/weather/test, means: <DIR>/weather/stats/global_means.npy, stds: <DIR>/weather/stats/global_stds.npy, pairs: reference, workers: 1}
   train: {steps: 4, global_batch: 4, loss: relative_l2, device: cpu, threads: 1}
   optimizer: {name: adam, lr: 1e-3}
 swinir:

@@ -14,7 +14,8 @@ namespace {
 using test::contains;
 using test::error_of;
 
-// Years of 5, 3 and 4 frames.
+// Years of 5, 3 and 4 frames, paired as the loader of the course does; frame_pairs_test has the
+// rest.
 class Frames : public testing::Test {
  protected:
   Frames() {
@@ -24,6 +25,7 @@ class Frames : public testing::Test {
     write_file(dir_ / "train/1992.h5", {{.dims = {4, 2, 3, 5}}});
     options_.kind = Kind::frames;
     options_.train = dir_ / "train";
+    options_.pairs = Pairs::reference;
   }
 
   std::string stats(const char* name, std::vector<double> values, c10::ScalarType dtype,
