@@ -36,14 +36,17 @@ void add_predict(CLI::App& app, Action& action) {
       ->type_name("RUN");
   command->add_option("--checkpoint", arguments->checkpoint, "newest, best or a folder name");
   command->add_option("--input", arguments->input,
-                      ".npy or HDF5 file of fields, in physical units");
+                      ".npy, HDF5 or netCDF-4 file of fields, in physical units");
   command->add_option("--dataset", arguments->dataset, "name in the HDF5 file");
   command->add_option("--frame", arguments->frame,
                       "which frame of [frames, channels, rows, columns]");
   command->add_option("--steps", arguments->steps, "forecast: steps rolled out")
       ->check(above_zero());
-  command->add_option("--channel", arguments->channel, "which channel the picture shows");
-  command->add_option("--out", arguments->out, ".npy or .h5; a PNG is written beside it");
+  command->add_option("--channel", arguments->channel,
+                      "channel that the picture shows, by name or number (default: the first)");
+  command->add_option("--out", arguments->out,
+                      ".npy, .h5 or .nc (netCDF-4 with named variables and coordinates); a PNG is "
+                      "written beside it");
   command->add_option("--prompt", arguments->prompt,
                       "language model: text to continue, or token numbers");
   command->add_option("--tokens", arguments->text.tokens, "language model: tokens to add");

@@ -128,7 +128,16 @@ at::Tensor read_array(const fs::path& file, ArrayOptions options) {
   return array.select(0, *options.frame).contiguous();
 }
 
+bool is_array_name(const fs::path& file) {
+  const std::string ending = file.extension().string();
+  return ending == ".npy" || ending == ".h5" || ending == ".hdf5";
+}
+
 void write_array(const fs::path& file, const at::Tensor& tensor, const std::string& dataset) {
+  if (!is_array_name(file))
+    throw ConfigError({.what = fmt::format("cannot write an array to {}", file.string()),
+                       .why = "the ending of the name is the format: .npy, .h5 or .hdf5",
+                       .fix = "choose a name with one of these endings"});
   if (is_field_file(file))
     write_hdf5(file, tensor, dataset);
   else

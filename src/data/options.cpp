@@ -16,6 +16,10 @@ void describe_fields(Fields& f, DataOptions& o) {
           "netCDF-4: variables with time, rows and columns, one per channel, instead of dataset");
   f.field("levels", o.levels,
           "netCDF-4: levels to take as channels, by their values, e.g. [850, 500]; empty: all");
+  f.field(
+      "names", o.names,
+      "names of the channels in metrics, pictures and forecasts; empty: as the files call them, "
+      "otherwise c0, c1, ...");
   f.field("means", o.means, ".npy with the mean of each channel; empty: no normalisation");
   f.field("stds", o.stds, ".npy with the standard deviation of each channel");
   f.choice(

@@ -130,6 +130,10 @@ void describe(Fields& fields, TrainOptions& options) {
   describe_dtypes(fields, options);
   fields.choice("loss", options.loss, {"relative_l2", "l1", "mse", "cross_entropy"},
                 "what is minimised");
+  fields.choice("area", options.area, {"auto", "cells", "cos", "reference"},
+                "how metrics of forecasts weight the rows of a grid: areas of the grid cells (as "
+                "WeatherBench 2), cosine of the latitude, or as the NERSC course, which assumes "
+                "rows from 90 to -90; auto: cells where the files give latitudes");
   fields.field("clip", options.clip, "largest global L2 norm of the gradients; 0: no clipping",
                {.at_least = 0});
   fields.field("ema", options.ema, "decay of the averaged weights that are validated; 0: none",
@@ -168,6 +172,10 @@ void describe(Fields& fields, ValidOptions& options) {
   fields.field("highest", options.highest, "the metric is better when higher");
   fields.field("batch", options.batch, "samples a forward pass; none: as in training",
                {.at_least = 1});
+  fields.field("psnr_range", options.psnr_range,
+               "data range of PSNR: a number, span (max - min of each target) or max (the maximum "
+               "of each target, as in the NREL tutorial)",
+               {.above = 0, .none = "span", .zero = "max"});
   fields.field("test_at_end", options.test_at_end,
                "evaluate the test data after training, if there are any");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Whole arrays from and to files, by the ending of the name: .npy, or a dataset of an HDF5 file.
 //
-//   at::Tensor now = data::read_array("2018.h5", {.dataset = "fields", .frame = 12});   // [C, H,
-//   W] data::write_array("forecast.h5", forecast);
+//   at::Tensor now = data::read_array("2018.h5", {.dataset = "fields", .frame = 12});
+//   data::write_array("forecast.h5", forecast);
 //   data::FieldFrame frame = data::read_frame("2018.nc", {.variables = {"u10", "t2m"}}, 12);
 #pragma once
 #include <filesystem>
@@ -23,8 +23,10 @@ struct ArrayOptions {
 
 // float32, NaN where the file says that a value is missing. Throws DataError.
 at::Tensor read_array(const std::filesystem::path& file, ArrayOptions options = {});
-void write_array(const std::filesystem::path& file,
-                 const at::Tensor& tensor,  // throws StorageError
+// Whether write_array knows the ending: .npy, .h5 or .hdf5.
+bool is_array_name(const std::filesystem::path& file);
+// Throws StorageError, and ConfigError for another ending. netCDF files: data::write_cf.
+void write_array(const std::filesystem::path& file, const at::Tensor& tensor,
                  const std::string& dataset = "fields");
 
 // One frame of the fields that a model trains on: channels, rows and columns as the loader has

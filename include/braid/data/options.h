@@ -26,6 +26,7 @@ struct DataOptions {
   std::string dataset = "fields";      // name in the HDF5 files
   std::vector<std::string> variables;  // netCDF-4: one variable per channel, instead of `dataset`
   std::vector<double> levels;          // netCDF-4: the levels to take, by their value; empty: all
+  std::vector<std::string> names;      // of the channels; empty: as the files call them
   std::string means, stds;  // .npy of [1,C,1,1] or [C], f4 or f8; empty: no normalisation
   // A resumed run whose files of statistics differ from those in the checkpoint.
   ChangedStatistics changed_statistics = ChangedStatistics::refuse;
