@@ -43,7 +43,8 @@ Exit eval_command(const EvalArguments& arguments) {
   if (arguments.json) {
     const nlohmann::json result = {{"checkpoint", saved.checkpoint}, {"split", arguments.split},
                                    {"samples", record.samples},      {"loss", record.loss},
-                                   {"seconds", record.seconds},      {"metrics", record.metrics}};
+                                   {"seconds", record.seconds},      {"metrics", record.metrics},
+                                   {"statistics", saved.statistics}};
     fmt::print("{}\n", result.dump());
     return Exit::ok;
   }
