@@ -26,8 +26,9 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 
 // Between fork and exec only calls that are safe in a signal handler.
 [[noreturn]] void become(char* const* command, char* const* variables, const char* log,
-                         const sigset_t& signals) {
+                         const ChildProcess& process) {
   ::setpgid(0, 0);
+  if (process.socket >= 0) ::fcntl(process.socket, F_SETFD, 0);  // the others stay closed to it
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing >= 0) ::dup2(nothing, 0);
   if (log != nullptr) {
@@ -35,7 +36,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
     if (file < 0 || ::dup2(file, 1) < 0 || ::dup2(file, 2) < 0) ::_exit(126);
   }
   ::signal(SIGPIPE, SIG_DFL);
-  ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+  ::sigprocmask(SIG_SETMASK, &process.signals, nullptr);
   ::execve(command[0], command, variables);
   ::_exit(127);
 }
@@ -57,7 +58,7 @@ pid_t start_process(const ChildProcess& process) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);  // it ended before we could ask to be told
     become(command.data(), variables.data(), process.log.empty() ? nullptr : process.log.c_str(),
-           process.signals);
+           process);
   }
   if (child < 0)
     throw InternalError({.what = fmt::format("cannot start a process: {}", std::strerror(errno)),

@@ -31,6 +31,7 @@ struct ChildProcess {
   std::vector<std::string> command, variables;
   std::string log;   // empty: the terminal
   sigset_t signals;  // blocked ones of the caller, which the child is to have
+  int socket = -1;   // that the child is to have open, under the same number; -1: none
 };
 
 // Forks and executes. The child gets a process group of its own, ends when this process does, and

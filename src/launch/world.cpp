@@ -74,6 +74,12 @@ World alone(const Environment& here) {
   return world;
 }
 
+// What launches ranks elsewhere gives them a number of their job, and no secret.
+void say_if_guessable(const Environment& here) {
+  if (here.rank != 0 || here.secret || here.launcher == Launcher::own) return;
+  std::fprintf(stderr, "%s\n", guessable_token);
+}
+
 }  // namespace
 
 World open_world(const Environment& here, const Options& options) {
@@ -81,6 +87,7 @@ World open_world(const Environment& here, const Options& options) {
   if (here.world == 1) return alone(here);
   end_with_parent(here);
   Meeting meeting = meet_in_time(here, options);
+  say_if_guessable(here);
   World world;
   world.address = best_address(meeting.seats, here, options);
   world.store = meeting.store;
@@ -138,7 +145,7 @@ void refuse_shared_gpu(const World& world, const std::string& gpu, const Options
     const std::string name = names.get(std::to_string(number), timeouts(options).store);
     throw ConfigError(
         {.what = fmt::format("ranks {} and {} both use {}", owners[number], rank,
-                             name.substr(0, name.size() - 1)),
+                             name.substr(0, name.find('\n'))),
          .why = "each rank needs a GPU of its own: two share its memory and its speed",
          .fix = "start as many ranks as there are GPUs, or --set launch.share_gpu=true"});
   }
