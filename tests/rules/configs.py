@@ -11,21 +11,10 @@ import subprocess
 import sys
 import tempfile
 
+import tiny
+
 root, braid = pathlib.Path(sys.argv[1]), sys.argv[2]
-TINY = {
-    "vit": ["model.image=[16,32]", "model.width=16", "model.depth=1", "model.heads=2", "data.kind=synthetic",
-            "data.input_shape=[{channels_in},16,32]", "data.target_shape=[{channels_in},16,32]"],
-    "swinir": ["model.width=12", "model.depths=[1,1]", "model.heads=[2,2]", "data.kind=synthetic",
-               "data.input_shape=[3,16,16]", "data.target_shape=[3,32,32]"],
-    "mlp": ["data.points=200"],
-    "gpt": ["model.width=16", "model.layers=1", "model.heads=2", "model.vocabulary=256", "data.kind=synthetic",
-            "data.classes=256", "data.input_shape=[16]", "data.target_shape=[16]"],
-    "llama": ["model.width=16", "model.layers=1", "model.heads=2", "model.kv_heads=1", "model.hidden=32",
-              "model.vocabulary=256", "data.kind=synthetic", "data.classes=256", "data.input_shape=[16]",
-              "data.target_shape=[16]"],
-}
-ALWAYS = ["train.steps=1", "train.epochs=0", "train.whole_epochs=false", "train.global_batch=2",
-          "train.local_batch=null", "train.micro_batch=all", "mesh.data=auto", "data.samples=4", "data.workers=1", "train.device=cpu"]
+ALWAYS = [*tiny.SHORT, "mesh.data=auto"]
 SECTIONS = {"seed", "run", "model", "data", "train", "optimizer", "valid", "checkpoint", "report", "mesh", "parallel", "memory", "profile", "launch"}
 
 
@@ -52,7 +41,7 @@ with tempfile.TemporaryDirectory() as temporary:
             table = json.loads(inspected.stdout)
             channels = next((row["kind"] for row in table["layers"] if "patch_embed" in row["name"]), "")
             channels = re.search(r"(\d+)\s*->", channels)
-            sets = TINY[table["model"]] + ALWAYS + [f"run.dir={temporary}/{count}"]
+            sets = tiny.MODEL[table["model"]] + ALWAYS + [f"run.dir={temporary}/{count}"]
             sets = [s.replace("{channels_in}", channels.group(1) if channels else "0") for s in sets]
             flags = [word for s in sets for word in ("--set", s)]
             trained = call("train", spec, "--quiet", *flags)

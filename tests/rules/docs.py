@@ -16,6 +16,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"')
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 FOREIGN = {"--help", "--version", "--mpi"}  # the last one of srun
+MISSPELT = {"train.stpes"}  # what a page shows the message of
 SET = re.compile(r"--set(?:-braid)? ([a-z_0-9]+(?:\.[a-z_0-9]+)+)=")
 
 
@@ -45,13 +46,16 @@ commands = re.findall(r"^  ([a-z]+) ", re.split("subcommands:", tell("--help"), 
 bad = [f"README.md does not link {page.relative_to(root)}" for page in root.glob("docs/*.md")
        if str(page.relative_to(root)) not in listed]
 bad += [f"README.md does not list braid {command}" for command in commands if f"| `braid {command}" not in readme]
+examples = "\n".join(file.read_text() for file in root.glob("examples/*.cpp"))  # those are built and run by the tests
 count = 0
 for page in pages:
     name, text = page.relative_to(root), page.read_text()
     links, sets = LINK.findall(FENCE.sub("", text)), SET.findall(text)
     count += len(links) + len(sets)
     bad += [f"{name}: {link} leads nowhere" for link in links if wrong_link(page, link)]
-    bad += [f"{name}: there is no key {key}" for key in sets if key not in keys]
+    bad += [f"{name}: there is no key {key}" for key in sets if key not in keys | MISSPELT]
+    bad += [f"{name}: the program at `int main` is no example" for block in FENCE.findall(text)
+            if block.startswith("```cpp\n") and "int main()" in block and block[7:-4] not in examples]
 flags = FOREIGN | set(FLAG.findall((root / "tests/golden/cli_flags.txt").read_text()))
 for source in sorted(root.glob("src/**/*.cpp")):
     text = " ".join(LITERAL.findall(source.read_text()))
