@@ -7,13 +7,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
-#include <random>
 
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
+#include "braid/core/printable.h"
 #include "launch/children.h"
 #include "launch/meet.h"
 
@@ -70,9 +73,15 @@ class SignalsAsData {
   Descriptor socket_;
 };
 
+// Of the kernel, without a file: also a process at its limit of open files gets one.
 std::string new_token() {
-  std::random_device chance;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", chance(), chance(), chance(), chance());
+  std::array<uint64_t, 2> chance = {};
+  if (::getentropy(chance.data(), sizeof(chance)) != 0)
+    throw InternalError(
+        {.what = fmt::format("the system gives no random numbers: {}", std::strerror(errno)),
+         .why = "ranks of one run know each other by a random token",
+         .fix = "look at the kernel's log"});
+  return fmt::format("{:016x}{:016x}", chance[0], chance[1]);
 }
 
 struct ServedStore {
@@ -340,7 +349,8 @@ std::string Watch::name(const Child& child) const {
 
 void Watch::say(const std::string& line) const {
   if (options_.say) return options_.say(line);
-  std::fputs((line + "\n").c_str(), stderr);  // a terminal that is gone is no reason to end
+  std::fputs((printable(line) + "\n").c_str(),
+             stderr);  // a terminal that is gone is no reason to end
 }
 
 int Watch::code() const {
@@ -353,7 +363,10 @@ int Watch::code() const {
 
 }  // namespace
 
-int spawn(const SpawnOptions& options) { return Watch(options).run(); }
+int spawn(const SpawnOptions& options) {
+  need_open_files(options.ranks);
+  return Watch(options).run();
+}
 
 std::vector<std::string> own_command() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
