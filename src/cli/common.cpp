@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "braid/checkpoint/store.h"
+#include "braid/core/printable.h"
 #include "braid/launch/environment.h"
 #include "braid/train/session.h"
 #include "cli/command.h"
@@ -52,14 +53,16 @@ fs::path choose_checkpoint(const fs::path& run, const std::string& which) {
   const auto found = checkpoint::Store(run / "checkpoints").newest();
   if (!found) throw no_checkpoint(run.string());
   for (const std::string& skipped : found->skipped)
-    fmt::print(stderr, "braid: checkpoint skipped: {}\n", skipped);
+    fmt::print(stderr, "braid: checkpoint skipped: {}\n", printable(skipped));
   return found->dir;
 }
 
 }  // namespace
 
 void add_sets(CLI::App& command, std::vector<std::string>& sets) {
-  command.add_option("--set", sets, "change a setting: --set train.steps=10 (may be repeated)")
+  command
+      .add_option("--set", sets,
+                  "change settings: --set train.steps=10 run.name=a (may be repeated)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }
