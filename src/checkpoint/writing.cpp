@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <new>
 #include <set>
 #include <thread>
 #include <utility>
@@ -199,6 +200,13 @@ void write_checkpoint(Job& job, const std::atomic<bool>& leaving) {
   } catch (const Error& error) {
     give_up(job, fmt::format("{}: {}", error.complaint().what, error.complaint().why));
     throw;
+  } catch (const std::bad_alloc&) {
+    give_up(job, "out of memory");
+    throw MemoryError(
+        {.what = fmt::format("checkpoint {} was given up: out of memory", job.target.string()),
+         .why = "a rank writes its share from a copy in host memory",
+         .fix = "set checkpoint.background=false, which needs no copy, or allow more memory "
+                "(ulimit -v); older checkpoints are whole"});
   } catch (const std::exception& error) {
     give_up(job, error.what());
     throw StorageError({.what = fmt::format("checkpoint {} was given up", job.target.string()),

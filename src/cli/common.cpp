@@ -7,6 +7,7 @@
 #include <set>
 
 #include "braid/checkpoint/store.h"
+#include "braid/core/printable.h"
 #include "braid/launch/environment.h"
 #include "braid/train/kept_data.h"
 #include "braid/train/session.h"
@@ -54,7 +55,7 @@ fs::path choose_checkpoint(const fs::path& run, const std::string& which) {
   const auto found = checkpoint::Store(run / "checkpoints").newest();
   if (!found) throw no_checkpoint(run.string());
   for (const std::string& skipped : found->skipped)
-    fmt::print(stderr, "braid: checkpoint skipped: {}\n", skipped);
+    fmt::print(stderr, "braid: checkpoint skipped: {}\n", printable(skipped));
   return found->dir;
 }
 
@@ -79,7 +80,9 @@ std::string statistics_from(const data::DataOptions& options) {
 }  // namespace
 
 void add_sets(CLI::App& command, std::vector<std::string>& sets) {
-  command.add_option("--set", sets, "change a setting: --set train.steps=10 (may be repeated)")
+  command
+      .add_option("--set", sets,
+                  "change settings: --set train.steps=10 run.name=a (may be repeated)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }

@@ -18,6 +18,7 @@
 #include "braid/comm/backend.h"
 #include "braid/comm/store.h"
 #include "braid/core/error.h"
+#include "braid/core/thread.h"
 #include "comm/c10d_store.h"
 #include "comm/gloo_door.h"
 #include "comm/pipe_guard.h"
@@ -190,7 +191,11 @@ class Gloo final : public Backend {
   // c10d's destructor waits for what is under way; of a group that was given up it would wait out
   // the timeout.
   ~Gloo() override {
-    if (waits_->given_up()) std::thread([ended = std::move(sockets_)] {}).detach();
+    if (!waits_->given_up()) return;
+    try {
+      start_thread("close connections", [ended = std::move(sockets_)] {}).detach();
+    } catch (const Error&) {  // then the timeout is waited out here
+    }
   }
   Gloo(const Gloo&) = delete;
   Gloo& operator=(const Gloo&) = delete;

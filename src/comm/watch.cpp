@@ -9,6 +9,8 @@
 #include <limits>
 
 #include "braid/core/error.h"
+#include "braid/core/printable.h"
+#include "braid/core/thread.h"
 #include "comm/quiet_signals.h"
 #include "comm/watch_state.h"
 
@@ -28,7 +30,7 @@ double wall_seconds() {
 }
 
 void print_line(const std::string& line) {
-  const std::string text = "braid: " + line + "\n";
+  const std::string text = "braid: " + printable(line) + "\n";
   // Not stdio: the thread that is stuck may hold its lock.
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
 }
@@ -67,7 +69,7 @@ Watch::State::State(const Group& world, const Store& store, WatchOptions given)
       calls(store.clone().under("watch")),
       notes({world.notes()}) {
   const QuietSignals quiet;
-  thread = std::thread([this] { run(); });
+  thread = start_thread("watch the other ranks", [this] { run(); });
 }
 
 Watch::State::~State() {

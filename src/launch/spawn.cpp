@@ -7,12 +7,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
+#include "braid/core/printable.h"
 #include "comm/sha256.h"
 #include "launch/children.h"
 #include "launch/meet.h"
@@ -346,7 +350,8 @@ std::string Watch::name(const Child& child) const {
 
 void Watch::say(const std::string& line) const {
   if (options_.say) return options_.say(line);
-  std::fputs((line + "\n").c_str(), stderr);  // a terminal that is gone is no reason to end
+  std::fputs((printable(line) + "\n").c_str(),
+             stderr);  // a terminal that is gone is no reason to end
 }
 
 int Watch::code() const {
@@ -359,7 +364,10 @@ int Watch::code() const {
 
 }  // namespace
 
-int spawn(const SpawnOptions& options) { return Watch(options).run(); }
+int spawn(const SpawnOptions& options) {
+  need_open_files(options.ranks);
+  return Watch(options).run();
+}
 
 std::vector<std::string> own_command() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);

@@ -17,6 +17,7 @@
 
 #include "braid/comm/mismatch.h"
 #include "braid/core/error.h"
+#include "braid/core/thread.h"
 #include "braid/launch/hosts.h"
 #include "launch/meet.h"
 
@@ -40,7 +41,7 @@ void end_with_parent(const Environment& here) {
 Meeting meet_in_time(const Environment& here, const Options& options) {
   std::packaged_task<Meeting()> task([here, options] { return meet(here, options); });
   std::future<Meeting> result = task.get_future();
-  std::thread(std::move(task)).detach();
+  start_thread("meet the other ranks", std::move(task)).detach();
   const double limit = timeouts(options).start + timeouts(options).store + 5;
   if (result.wait_for(std::chrono::duration<double>(limit)) == std::future_status::ready)
     return result.get();
