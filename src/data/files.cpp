@@ -112,7 +112,7 @@ MappedFile::MappedFile(const fs::path& file) {
   if (descriptor >= 0) ::close(descriptor);
   if (error != 0)
     throw DataError({.what = fmt::format("cannot open {}: {}", file.string(), std::strerror(error)),
-                     .why = "the file is read by mapping it into memory",
+                     .why = "the file is read by mapping it into memory" + where_from(file),
                      .fix = error == EACCES ? fmt::format("chmod a+r {}", file.string())
                                             : "correct the path in the data section"});
 }

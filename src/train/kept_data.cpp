@@ -186,7 +186,8 @@ std::vector<std::string> use_kept(RunOptions& options, const std::optional<KeptD
   if (!kept) {
     if (const std::vector<std::string> files = named_files(options.data); !files.empty())
       lines.push_back(
-          fmt::format("the checkpoint holds no statistics (an older braid saved it): "
+          fmt::format("the checkpoint holds no statistics (an older braid saved it, or it was made "
+                      "of weights alone): "
                       "{} are read as they are now",
                       fmt::join(files, " and ")));
     return lines;

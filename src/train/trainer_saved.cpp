@@ -134,7 +134,8 @@ void Trainer::Impl::check_statistics(const checkpoint::Reader& reader) const {
   if (!kept) {
     if (!mine.empty() && ranks.first())
       log.warning(
-          fmt::format("{} holds no statistics (an older braid saved it): data.means and "
+          fmt::format("{} holds no statistics (an older braid saved it, or it was made of weights "
+                      "alone): data.means and "
                       "data.stds are read as they are now",
                       reader.dir().string()));
     return;

@@ -94,6 +94,8 @@ TEST_F(CliStatistics, ConvertKeepsThem) {
   fs::create_directory(dir / "elsewhere");
   const Outcome four = in(dir / "elsewhere", "eval ../four --json");
   EXPECT_EQ(json_of(four)["loss"], before["loss"]);
+  EXPECT_TRUE(contains(in(dir.path(), "convert vit hf --format hf").err,
+                       "config.json is not written, so transformers cannot load the folder"));
   EXPECT_TRUE(contains(in(dir.path(), "convert vit w.safetensors").err,
                        "not written: the statistics of the training data (data.means, data.stds)"));
 }
@@ -129,7 +131,8 @@ TEST_F(CliStatistics, CheckpointsWithoutThemReadTheFiles) {
   EXPECT_EQ(json_of(old)["loss"], before["loss"]);
   EXPECT_EQ(json_of(old)["statistics"], "files");
   EXPECT_TRUE(contains(old.err,
-                       "holds no statistics (an older braid saved it): data.means = "
+                       "holds no statistics (an older braid saved it, or it was made of weights "
+                       "alone): data.means = "
                        "weather/stats/global_means.npy and data.stds = "
                        "weather/stats/global_stds.npy are read as they are now"));
   fs::remove(made / "data.json");
