@@ -37,7 +37,9 @@ void add_predict(CLI::App& app, Action& action) {
   command->add_option("--checkpoint", arguments->checkpoint, "newest, best or a folder name");
   command->add_option("--input", arguments->input,
                       ".npy, HDF5 or netCDF-4 file of fields, in physical units");
-  command->add_option("--dataset", arguments->dataset, "name in the HDF5 file");
+  command->add_option(
+      "--dataset", arguments->dataset,
+      "dataset of an HDF5 file (default: data.variables or data.dataset of the run)");
   command->add_option("--frame", arguments->frame,
                       "which frame of [frames, channels, rows, columns]");
   command->add_option("--steps", arguments->steps, "forecast: steps rolled out")

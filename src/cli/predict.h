@@ -11,7 +11,8 @@
 namespace braid::cli {
 
 struct PredictArguments {
-  std::string run, checkpoint = "newest", input, dataset = "fields", out = "prediction.npy", prompt;
+  std::string run, checkpoint = "newest", input, out = "prediction.npy", prompt;
+  std::optional<std::string> dataset;  // empty: the variables or the dataset of the config
   std::optional<int64_t> frame;
   std::string channel;  // by name or number; empty: the first
   int64_t steps = 1;

@@ -45,13 +45,22 @@ void write_picture(const std::string& out, const PictureRecord& picture) {
 // States one after the other; the first lies `frames` frames after the input.
 data::CfFields described(const PredictInput& input, const at::Tensor& states, int64_t frames) {
   data::CfFields fields{.values = states, .fields = input.info};
-  if (!input.time) return fields;
+  if (!input.time || (frames > 0 && !input.time->interval)) return fields;
   fields.time_units = input.time->units;
   fields.calendar = input.time->calendar;
-  for (int64_t step = 1; step <= states.size(0); ++step)
-    fields.times.push_back(input.time->at +
-                           input.time->interval * static_cast<double>(step * frames));
+  const double step = input.time->interval.value_or(0) * static_cast<double>(frames);
+  for (int64_t i = 1; i <= states.size(0); ++i)
+    fields.times.push_back(input.time->at + step * static_cast<double>(i));
   return fields;
+}
+
+void write_states(const PredictArguments& arguments, const data::CfFields& forecast) {
+  if (!is_netcdf_name(arguments.out)) return data::write_array(arguments.out, forecast.values);
+  data::write_cf(arguments.out, forecast);
+  if (forecast.times.empty())
+    fmt::print(stderr,
+               "{} counts the steps: {} does not say the time of its frame and of the next one\n",
+               arguments.out, arguments.input);
 }
 
 }  // namespace
@@ -71,10 +80,7 @@ Exit predict_forecast(const PredictArguments& arguments, const SavedModel& saved
   const at::Tensor states = train::forecast(
       model, train::normalisation_of(saved.options.data, now.size(0)), now, arguments.steps);
   input.info.names = train::channel_names(saved.options.data, input.info.names, sizes.channels_out);
-  if (is_netcdf_name(arguments.out))
-    data::write_cf(arguments.out, described(input, states, saved.options.data.step));
-  else
-    data::write_array(arguments.out, states);
+  write_states(arguments, described(input, states, saved.options.data.step));
   PictureRecord picture = train::maps_of(
       input.info, channel,
       {{"now", now},

@@ -2,26 +2,68 @@
 #include "cli/predict_input.h"
 
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 
 #include "braid/data/arrays.h"
+#include "braid/train/predict.h"
 #include "braid/train/scoring.h"
 
 namespace braid::cli {
 namespace {
 
-at::Tensor read_fields(const PredictArguments& arguments) {
+PredictInput read_plain(const PredictArguments& arguments, const std::string& dataset) {
   // A file of years is larger than memory: only the frame is read.
-  at::Tensor frame = data::read_array(
-      arguments.input, {.dataset = arguments.dataset, .frame = arguments.frame.value_or(0)});
-  if (frame.dim() == 3) return frame;
+  at::Tensor frame =
+      data::read_array(arguments.input, {.dataset = dataset, .frame = arguments.frame.value_or(0)});
+  if (frame.dim() == 3) return {.fields = frame};
   if (frame.dim() == 2 && !arguments.frame)
-    return data::read_array(arguments.input, {.dataset = arguments.dataset});
+    return {.fields = data::read_array(arguments.input, {.dataset = dataset})};
   throw DataError(
       {.what = fmt::format("{} has {} dimensions{}", arguments.input, frame.dim() + 1,
                            arguments.frame ? ", and --frame was given" : ""),
        .why = "[channels, rows, columns] or [frames, channels, rows, columns] is needed",
        .fix = "reshape it"});
+}
+
+// Time from this frame to the next one, or from the one before to the last one.
+std::optional<double> interval_at(const std::string& file, const data::FieldNames& names,
+                                  const data::FieldFrame& now, int64_t frame) {
+  if (now.frames < 2) return std::nullopt;
+  const int64_t other = frame + 1 < now.frames ? frame + 1 : frame - 1;
+  const std::optional<double> time = data::read_frame(file, names, other).time;
+  if (!time) return std::nullopt;
+  return other > frame ? *time - *now.time : *now.time - *time;
+}
+
+// A frame as the model saw it in training: variables, levels, coordinates and time by their
+// meaning.
+PredictInput read_variables(const PredictArguments& arguments, const data::DataOptions& options) {
+  const data::FieldNames names{
+      .dataset = options.dataset, .variables = options.variables, .levels = options.levels};
+  const int64_t frame = arguments.frame.value_or(0);
+  const data::FieldFrame now = data::read_frame(arguments.input, names, frame);
+  PredictInput input{.fields = now.values, .info = now.info};
+  if (now.time)
+    input.time = FieldTime{.at = *now.time,
+                           .interval = interval_at(arguments.input, names, now, frame),
+                           .units = now.time_units,
+                           .calendar = now.calendar};
+  return input;
+}
+
+PredictInput read_fields(const PredictArguments& arguments, const data::DataOptions& options) {
+  const bool by_variables = !options.variables.empty() && !arguments.dataset;
+  if (by_variables && data::is_field_file(arguments.input))
+    return read_variables(arguments, options);
+  return read_plain(arguments, arguments.dataset.value_or(options.dataset));
+}
+
+// As in training with data.missing: fill.
+void fill_missing(PredictInput& input, const data::DataOptions& options) {
+  const train::Normalisation normal = train::normalisation_of(options, input.fields.size(0));
+  if (options.missing != data::Missing::fill || !normal.means.defined()) return;
+  input.fields = at::where(input.fields.isnan(), normal.means, input.fields);
 }
 
 void expect_channels(const PredictArguments& arguments, const at::Tensor& field, int64_t channels,
@@ -54,7 +96,8 @@ void expect_finite(const PredictArguments& arguments, const PredictInput& input)
                              input.info.names[static_cast<size_t>(channel)],
                              arguments.frame.value_or(0)),
          .why = "the model would turn them into a prediction without a single number",
-         .fix = "fill the missing values first, or choose another --frame"});
+         .fix = "fill the missing values first (a model trained with data.missing=fill takes the "
+                "mean of the channel for them), or choose another --frame"});
   }
 }
 
@@ -75,11 +118,12 @@ PredictInput read_input(const PredictArguments& arguments, const train::RunOptio
     throw ConfigError({.what = "there is no --input",
                        .why = "the model takes a field of [channels, rows, columns]",
                        .fix = "--input file.npy, or --input file.h5 --frame 12"});
-  PredictInput input{.fields = read_fields(arguments)};
+  PredictInput input = read_fields(arguments, options.data);
   expect_channels(arguments, input.fields, size.channels, /*more=*/size.rows > 0);
   expect_size(arguments, input.fields, size);
   cut(input, size);
   input.info.names = train::channel_names(options.data, input.info.names, size.channels);
+  fill_missing(input, options.data);
   expect_finite(arguments, input);
   return input;
 }

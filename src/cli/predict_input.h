@@ -13,8 +13,8 @@ namespace braid::cli {
 
 // Times as the file has them: numbers in `units` since an epoch, by `calendar`.
 struct FieldTime {
-  double at = 0;        // of the frame
-  double interval = 0;  // between two frames of the file
+  double at = 0;                        // of the frame
+  std::optional<double> interval = {};  // between two frames; empty: the file has only one
   std::string units, calendar;
 };
 
