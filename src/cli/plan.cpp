@@ -4,8 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "braid/core/deadline.h"
+#include "braid/core/units.h"
 #include "braid/plan/explain.h"
 #include "braid/plan/present.h"
 #include "braid/plan/published.h"
@@ -49,14 +52,33 @@ Exit tell_answer(const PlanArguments& arguments, const plan::Request& request,
   return answer.value > 0 ? Exit::ok : Exit::memory;
 }
 
+// Questions that a time limit leaves without an answer; a search tells what it found until then.
+template <class Body>
+auto in_time(const PlanArguments& arguments, const Body& body) {
+  try {
+    const Deadline limit(arguments.seconds);
+    return body();
+  } catch (const OutOfTime&) {
+    throw ConfigError(
+        {.what =
+             fmt::format("no answer within {} (--seconds)", to_text(Seconds{arguments.seconds})),
+         .why = "a dry run of this model alone takes longer than that on this machine",
+         .fix = fmt::format("--seconds {:.0f}, or --seconds 0 for no limit",
+                            std::max(4 * arguments.seconds, 60.0))});
+  }
+}
+
 // Questions with an answer of their own; empty: it was none of them.
 std::optional<Exit> answer_command(const PlanArguments& arguments, const plan::Request& request) {
   const auto choice = [&] { return plan::choice_of(request.options, request.gpus); };
-  if (arguments.explain) return explain_command(arguments, request);
+  const auto within = [&](const auto& body) { return in_time(arguments, body); };
+  if (arguments.explain) return within([&] { return explain_command(arguments, request); });
   if (arguments.max_micro_batch)
-    return tell_answer(arguments, request, plan::largest_micro_batch(request, choice()));
+    return tell_answer(arguments, request,
+                       within([&] { return plan::largest_micro_batch(request, choice()); }));
   if (arguments.max_size)
-    return tell_answer(arguments, request, plan::largest_sequence(request, choice()));
+    return tell_answer(arguments, request,
+                       within([&] { return plan::largest_sequence(request, choice()); }));
   if (arguments.min_gpus) return tell_answer(arguments, request, plan::fewest_gpus(request));
   if (arguments.cheapest > 0)
     return tell_answer(arguments, request, plan::cheapest(request, arguments.cheapest));
@@ -67,7 +89,7 @@ std::optional<Exit> answer_command(const PlanArguments& arguments, const plan::R
     return Exit::ok;
   }
   if (!arguments.effect.empty()) {
-    const plan::Effect effect = plan::effect_of(request, arguments.effect);
+    const plan::Effect effect = within([&] { return plan::effect_of(request, arguments.effect); });
     fmt::print("{}", arguments.json ? plan::effect_json(request, effect) + "\n"
                                     : plan::effect_text(request, effect));
     return Exit::ok;
@@ -76,14 +98,19 @@ std::optional<Exit> answer_command(const PlanArguments& arguments, const plan::R
 }
 
 Exit plan_command(const PlanArguments& arguments) {
+  check_flags(arguments);
   if (arguments.published)
     return tell(arguments, plan::published_table() + "\n" + plan::published_memory_table());
   need_config(arguments);
-  if (arguments.term_by_term) return tell(arguments, plan::terms_text(arguments.config.load()));
+  if (arguments.term_by_term)
+    return in_time(arguments,
+                   [&] { return tell(arguments, plan::terms_text(arguments.config.load())); });
   if (arguments.verify) return verify_plan(arguments);
   const plan::Request request = plan_request(arguments);
   if (const auto answered = answer_command(arguments, request)) return *answered;
-  const plan::Found found = arguments.as_is ? plan_as_is(request) : plan::search(request);
+  const plan::Found found = arguments.as_is
+                                ? in_time(arguments, [&] { return plan_as_is(request); })
+                                : plan::search(request);
   end_plan_progress(arguments);
   const std::vector<std::string> written = write_plan_files(arguments, request, found);
   const bool fits = !found.plans.empty() && found.plans.front().fits;

@@ -19,13 +19,14 @@ struct PlanArguments {
   std::vector<std::string> precisions, effect;
   std::vector<int64_t> scaling;
   int64_t top = 10, cheapest = 0;
-  double seconds = 120;  // of searching
+  double seconds = 120;  // time limit
   bool no_offload = false, as_is = false, json = false, verify = false;
   bool explain = false, max_micro_batch = false, max_size = false, min_gpus = false;
   bool published = false, term_by_term = false;
 };
 
 void add_plan_options(CLI::App& command, PlanArguments& arguments);
+void check_flags(const PlanArguments& arguments);  // refuses those that would be ignored
 
 // Checked: ConfigError for no machine, no GPUs, more of them or more memory than there are.
 plan::Request plan_request(const PlanArguments& arguments);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The flags of `braid plan`.
+#include <fmt/format.h>
+
 #include "cli/plan.h"
 #include "cli/usage.h"
 
@@ -25,7 +27,8 @@ void add_space(CLI::App& command, PlanArguments& a) {
   command.add_flag("--as-is", a.as_is, "no search: the config's own layout");
   command
       .add_option("--seconds", a.seconds,
-                  "of searching, at least until something fits; 0: until the fastest is certain")
+                  "time limit of the command, in seconds; what was not looked at is listed; 0: "
+                  "none, until the optimum is proven")
       ->type_name("S")
       ->check(zero_or_more())
       ->capture_default_str();
@@ -77,7 +80,53 @@ void add_questions(CLI::App& command, PlanArguments& a) {
                    "run the config's step on the device that is here, beside its plan");
 }
 
+struct GivenFlag {
+  const char* flag;
+  bool given;
+};
+
+std::vector<GivenFlag> questions_of(const PlanArguments& a) {
+  return {{"--explain", a.explain},        {"--max-micro-batch", a.max_micro_batch},
+          {"--max-size", a.max_size},      {"--min-gpus", a.min_gpus},
+          {"--cheapest", a.cheapest > 0},  {"--scaling", !a.scaling.empty()},
+          {"--effect", !a.effect.empty()}, {"--term-by-term", a.term_by_term},
+          {"--published", a.published},    {"--verify", a.verify}};
+}
+
+// What a search alone, or a layout, leads to.
+std::vector<GivenFlag> outputs_of(const PlanArguments& a) {
+  return {{"--as-is", a.as_is},
+          {"--html", !a.html.empty()},
+          {"--trace", !a.trace.empty()},
+          {"--apply", !a.apply.empty()},
+          {"--leave", a.leave.has_value()}};
+}
+
+Error two_at_once(const char* question, const char* other, const char* why) {
+  return Error({.what = fmt::format("braid plan {} together with {}", question, other),
+                .why = why,
+                .fix = fmt::format("leave out one of the two, or run braid plan once with {} and "
+                                   "once with {}",
+                                   question, other)},
+               Exit::usage);
+}
+
 }  // namespace
+
+void check_flags(const PlanArguments& arguments) {
+  const char* asked = nullptr;
+  for (const auto& [flag, given] : questions_of(arguments)) {
+    if (!given) continue;
+    if (asked != nullptr) throw two_at_once(asked, flag, "a command answers one question");
+    asked = flag;
+  }
+  if (asked == nullptr) return;
+  for (const auto& [flag, given] : outputs_of(arguments))
+    if (given)
+      throw two_at_once(asked, flag,
+                        "the answer is printed; only a search or --as-is alone has a best plan to "
+                        "write");
+}
 
 void add_plan_options(CLI::App& command, PlanArguments& arguments) {
   command

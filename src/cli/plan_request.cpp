@@ -31,16 +31,19 @@ plan::Cluster named_cluster(const std::string& name) {
 // As the config says, or a node.
 int64_t gpus_of(const train::RunOptions& options, const plan::Cluster& cluster) {
   const parallel::MeshOptions& mesh = options.mesh;
-  const int64_t model = mesh.tensor * mesh.context * mesh.pipeline * mesh.expert;
-  if (mesh.data || mesh.shard) return model * mesh.data.value_or(1) * mesh.shard.value_or(1);
-  return std::max(cluster.gpus_per_node, model);
+  int64_t ranks = 1;
+  for (const int64_t size : {mesh.tensor, mesh.context, mesh.pipeline, mesh.expert,
+                             mesh.data.value_or(1), mesh.shard.value_or(1)}) {
+    if (ranks > cluster.gpus()) break;  // refused as too many: the product may not fit an integer
+    ranks *= size;
+  }
+  return mesh.data || mesh.shard ? ranks : std::max(cluster.gpus_per_node, ranks);
 }
 
-void check_gpus(const plan::Request& request) {
-  const plan::Cluster& cluster = request.cluster;
-  if (request.gpus >= 1 && request.gpus <= cluster.gpus()) return;
+void check_gpus(const char* flag, int64_t gpus, const plan::Cluster& cluster) {
+  if (gpus >= 1 && gpus <= cluster.gpus()) return;
   throw ConfigError(
-      {.what = fmt::format("--gpus {}", request.gpus),
+      {.what = fmt::format("{} {}", flag, gpus),
        .why = fmt::format("{} has {} GPU{}: {} node{} of {}", cluster.name, cluster.gpus(),
                           cluster.gpus() == 1 ? "" : "s", cluster.nodes,
                           cluster.nodes == 1 ? "" : "s", cluster.gpus_per_node),
@@ -60,10 +63,12 @@ int64_t memory_asked(const std::string& text, const plan::Gpu& gpu) {
 
 void take_batch(plan::Request& request, const std::optional<int64_t>& batch) {
   if (!batch) return;
-  if (*batch < 1)
+  constexpr int64_t most = 1'000'000'000;
+  if (*batch < 1 || *batch > most)
     throw ConfigError({.what = fmt::format("--global-batch {}", *batch),
-                       .why = "a step trains on at least one sample",
-                       .fix = "--global-batch 1 or more"});
+                       .why = fmt::format("a step trains on at least one sample, and on at most {}",
+                                          with_commas(most)),
+                       .fix = "--global-batch with a number between them"});
   request.global_batch = *batch;
   request.options.train.local_batch.reset();
   request.options.train.global_batch = batch;
@@ -77,7 +82,9 @@ plan::Request plan_request(const PlanArguments& arguments) {
   request.options.run.spec = arguments.config.spec;
   request.cluster = named_cluster(arguments.cluster);
   request.gpus = arguments.gpus.value_or(gpus_of(request.options, request.cluster));
-  check_gpus(request);
+  check_gpus("--gpus", request.gpus, request.cluster);
+  if (arguments.cheapest > 0) check_gpus("--cheapest", arguments.cheapest, request.cluster);
+  for (const int64_t gpus : arguments.scaling) check_gpus("--scaling", gpus, request.cluster);
   request.memory = memory_asked(arguments.memory, request.cluster.gpu);
   take_batch(request, arguments.global_batch);
   request.precisions = arguments.precisions;

@@ -210,6 +210,7 @@ void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
 void call_watched(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack,
                   Recorder& recording) {
   const std::string& name = op.schema().name();
+  check_deadline(recording.deadline);
   OperatorFrame frame;
   OperatorEntry entry(op, *stack, recording);
   if (recording.ledger != nullptr) {

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "braid/core/deadline.h"
 #include "braid/memory/ledger.h"
 
 namespace braid::memory {
@@ -87,6 +88,8 @@ void throw_in_segment(const std::string& segment) {
     throw;
   } catch (const DoesNotFit&) {
     throw;  // names its module, and is asked for its numbers
+  } catch (const OutOfTime&) {
+    throw;
   } catch (const std::bad_alloc&) {
     throw;
   } catch (c10::Error& error) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "braid/core/deadline.h"
 #include "braid/core/observe.h"
 #include "braid/memory/instruments.h"
 #include "memory/block.h"
@@ -43,6 +44,8 @@ class Recorder final : public Observer {
   bool in_backward() const;
 
   const InstrumentOptions options;
+  // Of the thread that made it: operators of a backward pass may run on autograd's own threads.
+  const Deadline::Instant deadline = Deadline::now_valid();
   const std::shared_ptr<Ledger::State> ledger;  // null: not counted
 
  private:

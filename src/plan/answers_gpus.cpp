@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How many GPUs: the fewest that hold a run, the cheapest, and how it scales.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <set>
 
+#include "braid/core/deadline.h"
 #include "braid/core/error.h"
+#include "braid/core/units.h"
 #include "plan/search_evaluate.h"
 #include "plan/space_bound.h"
 
@@ -31,6 +35,35 @@ Request on(const Request& request, int64_t gpus) {
   other.gpus = gpus;
   return other;
 }
+
+// The time limit of a question, shared out among its searches: what one leaves, the next ones get.
+class SharedTime {
+ public:
+  explicit SharedTime(double seconds) : seconds_(seconds) {}
+
+  bool over() const { return seconds_ > 0 && left() <= 0; }
+  double left() const { return seconds_ - spent(); }
+  // Of the next one of so many; 0: no limit.
+  double of_next(size_t searches) const {
+    if (seconds_ <= 0) return 0;
+    return std::max(left(), 0.1) / static_cast<double>(std::max<size_t>(searches, 1));
+  }
+  void skip(int64_t gpus) { skipped_.push_back(gpus); }
+  // Behind an answer: what the limit left out.
+  std::string note() const {
+    if (skipped_.empty()) return "";
+    return fmt::format("; the time limit of {} (--seconds) left out {} GPUs",
+                       to_text(Seconds{seconds_}), fmt::join(skipped_, ", "));
+  }
+
+ private:
+  double spent() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  double seconds_;
+  std::vector<int64_t> skipped_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 // The fullest savings of each mesh, least memory first: does any of them fit?
 class Smallest {
@@ -66,13 +99,18 @@ class Smallest {
   std::vector<std::pair<int64_t, Choice>> ordered_;
 };
 
-std::optional<Plan> best_plan(const Request& request) {
+struct BestPlan {
+  std::optional<Plan> plan;
+  bool late = false;
+};
+
+BestPlan best_plan(const Request& request) {
   try {
     Found found = search(request);
-    if (found.plans.empty()) return std::nullopt;
-    return std::move(found.plans.front());
-  } catch (const ConfigError&) {  // the batch or the model does not go with so many
-    return std::nullopt;
+    if (found.plans.empty()) return {.plan = {}, .late = found.late};
+    return {.plan = std::move(found.plans.front()), .late = found.late};
+  } catch (const ConfigError&) {  // the batch or the model is not compatible with that many
+    return {};
   }
 }
 
@@ -95,9 +133,10 @@ ScalingPoint point_of(const Request& request, const std::vector<ScalingPoint>& b
   ScalingPoint point;
   point.gpus = request.gpus;
   point.efficiency = 0;
-  std::optional<Plan> plan = best_plan(request);
+  auto [plan, late] = best_plan(request);
   if (!plan) {
-    point.plan.reason = "no mesh of so many GPUs";
+    point.plan.reason =
+        late ? "nothing found within --seconds" : "no mesh of this number of GPUs is compatible";
     return point;
   }
   point.plan = std::move(*plan);
@@ -116,15 +155,18 @@ ScalingPoint point_of(const Request& request, const std::vector<ScalingPoint>& b
 
 Answer fewest_gpus(const Request& request) {
   const int64_t most = request.gpus > 1 ? request.gpus : request.cluster.gpus();
+  const Deadline limit(request.seconds);
+  SharedTime time(request.seconds);
   Answer answer;
   std::optional<Plan> nearest;
   int64_t room = request.memory;
   for (const int64_t gpus : gpu_counts(request.cluster, most)) {
-    const Request here = on(request, gpus);
+    Request here = on(request, gpus);
     try {
       Smallest smallest(here);
       room = smallest.base().room;
       if (const std::optional<Plan> plan = smallest.fitting()) {
+        here.seconds = time.of_next(1);
         const Found found = search(here);
         const bool better = !found.plans.empty() && found.plans.front().fits;
         answer.plan = better ? found.plans.front() : *plan;
@@ -136,32 +178,47 @@ Answer fewest_gpus(const Request& request) {
       }
       if (smallest.nearest) nearest = smallest.nearest;
     } catch (const ConfigError&) {  // no mesh of so many
+    } catch (const OutOfTime&) {
+      time.skip(gpus);
     }
   }
   if (nearest) answer.plan = *nearest;
-  answer.text = nearest
-                    ? fmt::format("it does not fit on up to {} GPUs; the nearest miss is {}: {}",
-                                  most, to_text(nearest->choice), miss_text(*nearest, room))
-                    : fmt::format("no mesh of up to {} GPUs goes with this model and batch", most);
+  answer.text =
+      (nearest ? fmt::format("it does not fit on up to {} GPUs; the nearest miss is {}: {}", most,
+                             to_text(nearest->choice), miss_text(*nearest, room))
+               : fmt::format("no mesh of up to {} GPUs is compatible with this model "
+                             "and batch",
+                             most)) +
+      time.note();
   return answer;
 }
 
 Answer cheapest(const Request& request, int64_t most_gpus) {
+  std::vector<int64_t> counts = gpu_counts(request.cluster, most_gpus);
+  std::erase_if(counts, [&](int64_t gpus) {
+    return (gpus & (gpus - 1)) != 0 && gpus % request.cluster.gpus_per_node != 0;
+  });
+  const Deadline limit(longest_seconds(request));
+  SharedTime time(request.seconds);
   Answer answer;
-  for (const int64_t gpus : gpu_counts(request.cluster, most_gpus)) {
-    if ((gpus & (gpus - 1)) != 0 && gpus % request.cluster.gpus_per_node != 0) continue;
-    const std::optional<Plan> plan = best_plan(on(request, gpus));
-    if (!plan || !plan->fits) continue;
-    if (answer.value > 0 && gpu_seconds(*plan, gpus) >= gpu_seconds(answer.plan, answer.value))
+  for (size_t i = 0; i < counts.size(); ++i) {
+    Request here = on(request, counts[i]);
+    here.seconds = time.of_next(counts.size() - i);
+    const auto [plan, late] = time.over() ? BestPlan{.plan = {}, .late = true} : best_plan(here);
+    const bool found = plan && plan->fits;
+    if (!found && late) time.skip(here.gpus);
+    if (!found || (answer.value > 0 &&
+                   gpu_seconds(*plan, here.gpus) >= gpu_seconds(answer.plan, answer.value)))
       continue;
-    answer.value = gpus;
+    answer.value = here.gpus;
     answer.plan = *plan;
   }
   answer.text =
-      answer.value == 0
-          ? fmt::format("it does not fit on up to {} GPUs", most_gpus)
-          : fmt::format("{} on {} GPU{}: {}", hours_text(answer.plan, answer.value), answer.value,
-                        answer.value == 1 ? "" : "s", to_text(answer.plan.choice));
+      (answer.value == 0
+           ? fmt::format("no layout that fits was found on up to {} GPUs", most_gpus)
+           : fmt::format("{} on {} GPU{}: {}", hours_text(answer.plan, answer.value), answer.value,
+                         answer.value == 1 ? "" : "s", to_text(answer.plan.choice))) +
+      time.note();
   return answer;
 }
 
@@ -171,14 +228,22 @@ Scaling scaling(const Request& request, const std::vector<int64_t>& gpus) {
                        .why = "it has a point for each number",
                        .fix = "--scaling 1,2,4,8"});
   Scaling curves;
+  SharedTime time(request.seconds);
+  size_t searches = 2 * gpus.size() - 1;  // the first point is of both curves
   const int64_t batch = base_of(on(request, gpus.front())).batch;
+  const Deadline limit(longest_seconds(request));
   for (const int64_t count : gpus) {
     Request strong = on(request, count), weak = strong;
     strong.global_batch = batch;
     weak.global_batch = batch * count / gpus.front();
+    strong.seconds = time.of_next(searches--);
     curves.strong.push_back(point_of(strong, curves.strong));
-    curves.weak.push_back(count == gpus.front() ? curves.strong.front()
-                                                : point_of(weak, curves.weak));
+    if (count == gpus.front()) {
+      curves.weak.push_back(curves.strong.front());
+      continue;
+    }
+    weak.seconds = time.of_next(searches--);
+    curves.weak.push_back(point_of(weak, curves.weak));
   }
   curves.strong_below = first_below(curves.strong);
   curves.weak_below = first_below(curves.weak);

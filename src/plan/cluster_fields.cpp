@@ -93,8 +93,9 @@ void describe(Fields& fields, Cluster& cluster) {
   fields.field("name", cluster.name, "short, as --cluster takes it");
   fields.field("title", cluster.title, "what it is");
   fields.field("source", cluster.source, "where its numbers come from");
-  fields.field("gpus_per_node", cluster.gpus_per_node, "of a node", {.at_least = 1});
-  fields.field("nodes", cluster.nodes, "most that a job gets", {.at_least = 1});
+  fields.field("gpus_per_node", cluster.gpus_per_node, "of a node",
+               {.at_least = 1, .at_most = 4096});
+  fields.field("nodes", cluster.nodes, "most that a job gets", {.at_least = 1, .at_most = 1e6});
   fields.section("host", cluster.host, "of a node");
   fields.section("inside", cluster.inside, "links within a node");
   fields.section("between", cluster.between, "links between nodes, of one GPU when all talk");

@@ -4,6 +4,8 @@
 #include <set>
 #include <string>
 
+#include "braid/core/deadline.h"
+
 namespace braid::plan {
 namespace {
 
@@ -68,6 +70,7 @@ void LifeReplay::play(const memory::History& part, int64_t backward_began) {
   begin_part(part);
   allocator_.reset_peak();
   for (const memory::HistoryEvent& event : part.events) {
+    check_deadline();
     if (event.what == HistoryWhat::taken) {
       const uint64_t number = next_++;
       number_[event.block] = number;

@@ -54,12 +54,23 @@ std::string what_helps(const Request& request, const Found& found, const Plan& p
   return fmt::format("{}", fmt::join(ways, "; "));
 }
 
+std::string limit_note(const Found& found) {
+  for (const std::string& note : found.notes)
+    if (note.starts_with("stopped after")) return note;
+  return "the time limit ended the search";
+}
+
 }  // namespace
 
 MemoryError no_plan_fits(const Request& request, const Found& found) {
   const Plan* nearest = nearest_plan(found);
   const std::string who = fmt::format("{} on {} x {}", model_word(request.options), request.gpus,
                                       request.cluster.gpu.name);
+  if (found.late)
+    return MemoryError({.what = fmt::format("{}: no layout that fits was found in {}", who,
+                                            to_text(Seconds{found.seconds})),
+                        .why = limit_note(found),
+                        .fix = "more time (--seconds 600, or 0 for no limit), or more GPUs"});
   if (nearest == nullptr)
     return MemoryError(
         {.what = fmt::format("{}: none of {} choices fits into {}", who, with_commas(found.choices),

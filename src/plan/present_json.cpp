@@ -149,11 +149,9 @@ Json plan_object(const Plan& plan) {
 
 std::string found_json(const Request& request, const Found& found, size_t top) {
   Json json = headed(request);
-  json["search"] = {{"choices", found.choices},
-                    {"pruned", found.pruned},
-                    {"dry_runs", found.dry_runs},
-                    {"seconds", finite(found.seconds)},
-                    {"notes", found.notes}};
+  json["search"] = {{"choices", found.choices},   {"pruned", found.pruned},
+                    {"dry_runs", found.dry_runs}, {"seconds", finite(found.seconds)},
+                    {"late", found.late},         {"notes", found.notes}};
   json["plans"] = Json::array();
   for (const Plan& plan : found.plans)
     if (top == 0 || json["plans"].size() < top) json["plans"].push_back(plan_object(plan));

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
+#include <string>
 
 #include "braid/core/observe.h"
 #include "braid/report/plan_page.h"
@@ -14,7 +16,11 @@ namespace {
 
 constexpr double columns_drawn = 1500;  // a screen has about as many
 
-double six_digits(double value) { return std::stod(fmt::format("{:.6g}", value)); }
+double six_digits(double value) {
+  const std::string digits = fmt::format("{:.6g}", value);
+  std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return value;
+}
 
 Json page_rank(const RankPeak& peak) {
   Json parts = Json::array();

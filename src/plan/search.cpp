@@ -11,9 +11,11 @@
 #include <optional>
 #include <unordered_map>
 
+#include "braid/core/deadline.h"
 #include "braid/core/error.h"
 #include "plan/search_climb.h"
 #include "plan/search_evaluate.h"
+#include "plan/search_found.h"
 #include "plan/space_bound.h"
 
 namespace braid::plan {
@@ -24,14 +26,17 @@ constexpr double better_by = 1.003;  // a step of a climb
 
 class Search {
  public:
-  explicit Search(const Request& request)
+  using Clock = std::chrono::steady_clock;
+
+  Search(const Request& request, Clock::time_point start)
       : request_(request),
         base_(base_of(request)),
         choices_(choices_of(request)),
         bounds_(request, base_),
         evaluator_(request, base_),
         seen_(choices_.size(), Seen::no),
-        known_(choices_.size(), std::numeric_limits<double>::max()) {
+        known_(choices_.size(), std::numeric_limits<double>::max()),
+        start_(start) {
     std::map<std::string, size_t> numbers;
     for (size_t i = 0; i < choices_.size(); ++i) {
       const size_t number = numbers.try_emplace(family(choices_[i]), numbers.size()).first->second;
@@ -41,17 +46,41 @@ class Search {
     }
   }
 
-  Found run() {
-    best_first({.size = choices_.size(),
-                .bound = [this](size_t i) { return bound(i); },
-                .value = [this](size_t i) { return value(i); },
-                .stop = [this] { return enough(); }},
-               kept_best);
-    if (any_fits())
-      look_at_others();
-    else
-      look_at_smallest();
-    return found();
+  // Within the time limit of this thread.
+  void explore() {
+    try {
+      best_first({.size = choices_.size(),
+                  .bound = [this](size_t i) { return bound(i); },
+                  .value = [this](size_t i) { return value(i); },
+                  .stop = [this] { return enough(); }},
+                 kept_best);
+      if (any_fits())
+        look_at_others();
+      else
+        look_at_smallest();
+    } catch (const OutOfTime&) {  // in the middle of a dry run
+      late_ = true;
+    }
+  }
+
+  Found found() {
+    Found found;
+    const double left = late_ ? fastest_left() : 0;  // before plans are handed over
+    const int64_t open = late_ ? choices_left() : 0;
+    for (auto& [i, plan] : plans_) found.plans.push_back(std::move(plan));
+    sort_plans(found.plans);
+    const Plan* winner =
+        !found.plans.empty() && found.plans.front().fits ? &found.plans.front() : nullptr;
+    for (Plan& plan : found.plans) plan.reason = reason_of(plan, winner, base_.room);
+    found.late = late_;
+    found.choices = static_cast<int64_t>(choices_.size());
+    found.pruned = found.choices - static_cast<int64_t>(plans_.size()) - open;
+    add_notes(found, {.choices = open, .fastest = left});
+    add_timeline(found);
+    cut_plans(found.plans, request_.most_plans);
+    found.dry_runs = bounds_.dry_runs() + evaluator_.dry_runs();
+    found.seconds = spent();
+    return found;
   }
 
  private:
@@ -131,11 +160,9 @@ class Search {
     return plans_.contains(i);
   }
 
-  double spent() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double spent() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool late() {
-    late_ = request_.seconds > 0 && spent() > request_.seconds && any_fits();
+    late_ = late_ || (request_.seconds > 0 && spent() > request_.seconds && any_fits());
     return late_;
   }
 
@@ -183,7 +210,11 @@ class Search {
   double bound(size_t i) {
     if (seen_[i] >= Seen::too_large || known_[i] <= fastest_ || settled(i)) return 0;
     const double before = known_[i];
-    while (known_[i] == before && seen_[i] < Seen::exact) look_closer(i);
+    try {
+      while (known_[i] == before && seen_[i] < Seen::exact) look_closer(i);
+    } catch (const ConfigError& refused) {
+      return refuse(i, refused);
+    }
     // Others may have shown meanwhile that it is too large.
     if (seen_[i] == Seen::exact && bounds_.too_large(choices_[i])) seen_[i] = Seen::too_large;
     return seen_[i] == Seen::too_large ? 0 : known_[i];
@@ -218,10 +249,15 @@ class Search {
       if (plan.fits) fastest_ = std::max(fastest_, plan.time.samples_per_second);
       return plans_[i] = std::move(plan);
     } catch (const ConfigError& refused) {  // found out by the layers themselves
-      seen_[i] = Seen::refused;
-      refusals_[refused.complaint().what] += 1;
+      refuse(i, refused);
       return std::nullopt;
     }
+  }
+
+  double refuse(size_t i, const ConfigError& refused) {
+    seen_[i] = Seen::refused;
+    refusals_[refused.complaint().what] += 1;
+    return 0;
   }
 
   bool any_fits() const {
@@ -267,43 +303,17 @@ class Search {
     for (size_t k = 0; k < std::min(tried, by_memory.size()); ++k) evaluated(by_memory[k].second);
   }
 
-  Found found() {
-    Found found;
-    const double left = late_ ? fastest_left() : 0;  // before plans are handed over
-    for (auto& [i, plan] : plans_) found.plans.push_back(std::move(plan));
-    std::stable_sort(found.plans.begin(), found.plans.end(), [](const Plan& a, const Plan& b) {
-      if (a.fits != b.fits) return a.fits;
-      return a.fits ? a.time.samples_per_second > b.time.samples_per_second
-                    : a.peak_bytes < b.peak_bytes;
-    });
-    const Plan* winner =
-        !found.plans.empty() && found.plans.front().fits ? &found.plans.front() : nullptr;
-    for (Plan& plan : found.plans) plan.reason = reason_of(plan, winner, base_.room);
-    if (winner != nullptr)
-      found.plans.front().time = evaluator_.plan(winner->choice, true).time;  // with its timeline
-    cut(found.plans);
-    found.choices = static_cast<int64_t>(choices_.size());
-    found.pruned = found.choices - static_cast<int64_t>(plans_.size());
-    add_notes(found, left);
-    found.dry_runs = bounds_.dry_runs() + evaluator_.dry_runs();
-    found.seconds = spent();
-    return found;
+  // Of the winner alone: it is run once more for it.
+  void add_timeline(Found& found) {
+    if (found.plans.empty() || !found.plans.front().fits) return;
+    try {
+      found.plans.front().time = evaluator_.plan(found.plans.front().choice, true).time;
+    } catch (const OutOfTime&) {
+      found.notes.push_back("the time limit left no time for the timeline of the best plan");
+    }
   }
 
-  // As many as asked for; some of those that do not fit stay, to say why.
-  void cut(std::vector<Plan>& plans) const {
-    const auto fitting = std::partition_point(plans.begin(), plans.end(),
-                                              [](const Plan& plan) { return plan.fits; });
-    const auto fit = static_cast<int64_t>(fitting - plans.begin());
-    const auto missed = static_cast<int64_t>(plans.size()) - fit;
-    const int64_t most = std::max<int64_t>(request_.most_plans, 1);
-    const int64_t misses = std::min(missed, std::max<int64_t>(most - fit, most / 4));
-    plans.erase(plans.end() - (missed - misses), plans.end());
-    const int64_t fits = std::min(fit, most - misses);
-    plans.erase(plans.begin() + fits, plans.begin() + fit);
-  }
-
-  void add_notes(Found& found, double left) {
+  void add_notes(Found& found, const LeftOpen& left) {
     found.notes = arrangements_of(request_, base_).notes;
     const auto too_large = std::count(seen_.begin(), seen_.end(), Seen::too_large);
     if (too_large > 0)
@@ -314,16 +324,24 @@ class Search {
     for (const auto& [what, count] : refusals_)
       found.notes.push_back(
           fmt::format("{} refused: {}", number_text(count, "choice", "choices"), what));
-    if (late_)
-      found.notes.push_back(fmt::format(
-          "stopped after {}: of the choices that are left none can be more than {:.1f} % faster",
-          to_text(Seconds{request_.seconds}),
-          100 * std::max(0.0, left / found.plans.front().time.samples_per_second - 1)));
+    if (late_) found.notes.push_back(late_note(found, left, request_.seconds));
     if (found.plans.empty() || found.plans.front().fits) return;
     found.notes.push_back(fmt::format("nothing fits; the nearest miss is {}: {}",
                                       to_text(found.plans.front().choice),
                                       miss_text(found.plans.front(), base_.room)));
-    found.notes.push_back(help_text(request_, base_, found.plans.front(), evaluator_));
+    if (late_) return;
+    try {
+      found.notes.push_back(help_text(request_, base_, found.plans.front(), evaluator_));
+    } catch (const OutOfTime&) {
+      found.notes.push_back("the time limit left no time to look for what would help");
+    }
+  }
+
+  int64_t choices_left() const {
+    int64_t left = 0;
+    for (size_t i = 0; i < choices_.size(); ++i)
+      left += seen_[i] < Seen::too_large && !settled(i) && known_[i] > fastest_ ? 1 : 0;
+    return left;
   }
 
   // Bounds are sound: what is left cannot be faster than they say.
@@ -348,14 +366,29 @@ class Search {
   std::unordered_map<std::string, size_t> number_of_;  // of a choice in words
   bool climbed_ = false;
   double fastest_ = 0;  // samples/s of what fits
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Clock::time_point start_;
   bool late_ = false;
   double told_ = 0;  // seconds after the start
 };
 
 }  // namespace
 
-Found search(const Request& request) { return Search(request).run(); }
+Found search(const Request& request) {
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Search> search;
+  try {
+    const Deadline limit(longest_seconds(request));
+    search.emplace(request, start);
+    search->explore();
+  } catch (const OutOfTime&) {
+    return nothing_in_time(request.seconds);
+  }
+  constexpr double to_tell = 1;  // of the plans that were found
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  const Deadline limit(
+      request.seconds > 0 ? std::max(longest_seconds(request) - spent.count(), 0.0) + to_tell : 0);
+  return search->found();
+}
 
 Plan evaluate(const Request& request, const Choice& choice) {
   const Base base = base_of(request);

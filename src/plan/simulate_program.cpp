@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "braid/core/deadline.h"
 #include "braid/parallel/mesh.h"
 
 namespace braid::plan {
@@ -71,6 +72,7 @@ void price_operators(Program& program, const Prices& prices) {
   Energy energy;
   std::vector<double> heats;
   for (const memory::Operator& op : trace.operators) {
+    check_deadline();
     if (op.on == memory::RunsOn::host) {
       program.ops.push_back(
           {.seconds = 0, .host = host_seconds(op, prices), .spent = spent_on(op)});
@@ -143,6 +145,7 @@ Program price(const RankRun& run, const Prices& prices, Groups& groups) {
   const int here = groups.stage_of(run.rank);
   MessagePrices messages(prices, run.rank);
   for (const Message& message : run.trace.messages) {
+    check_deadline();
     const int32_t group = groups.number_of(message);
     const bool mail = is_message(message.kind) && message.peer >= 0;
     const int jump = mail ? groups.stage_of(message.peer) - here : 0;

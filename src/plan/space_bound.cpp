@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "braid/core/deadline.h"
 #include "braid/train/layout.h"
 
 namespace braid::plan {
@@ -239,11 +240,13 @@ double Bounds::throughput(const Choice& choice, Level level) {
 double Bounds::kept_in_flight(const Choice& choice, const Footprint& whole) {
   const int64_t micros = rows_of(choice, base_) / choice.micro_batch;
   const StageMap& map = stages(choice);
-  const auto [known, fresh] =
-      in_flight_.try_emplace({choice.mesh.pipeline, static_cast<int>(choice.schedule), micros});
-  if (fresh) {
-    known->second = most_waiting(
+  const std::tuple key(choice.mesh.pipeline, static_cast<int>(choice.schedule), micros);
+  auto known = in_flight_.find(key);
+  if (known == in_flight_.end()) {
+    check_deadline();
+    std::vector<int> most = most_waiting(
         train::schedule_of(apply(base_.options, choice), choice.mesh.pipeline, micros));
+    known = in_flight_.emplace(key, std::move(most)).first;
   }
   const std::vector<int>& waiting = known->second;
   std::vector<int64_t> smallest(waiting.size(), std::numeric_limits<int64_t>::max());

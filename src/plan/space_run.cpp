@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "braid/core/deadline.h"
 #include "braid/core/error.h"
 #include "braid/parallel/mesh.h"
 #include "braid/train/measure.h"
@@ -75,8 +76,10 @@ class Repeater {
     // The batch is cut into its passes first.
     for (int64_t i = 0; i < lead_; ++i) all.operators.push_back(three_.operators.front());
     all.operators.insert(all.operators.end(), begin, begin + passes_.third);
-    for (int64_t i = 0; i < more_; ++i)
+    for (int64_t i = 0; i < more_; ++i) {
+      check_deadline();
       all.operators.insert(all.operators.end(), begin + passes_.second, begin + passes_.third);
+    }
     all.operators.insert(all.operators.end(), begin + passes_.third, three_.operators.end());
   }
 
@@ -156,10 +159,24 @@ void add_input(RankMemory& memory, int64_t bytes) {
   memory.reserved += bytes;
 }
 
+// A repeated trace is as long as the step.
+void check_length(const RankTrace& three, int64_t micros) {
+  constexpr double most = 4e6;
+  const double operators =
+      static_cast<double>(three.operators.size()) / passes_run * static_cast<double>(micros);
+  if (operators <= most) return;
+  throw ConfigError({.what = fmt::format(
+                         "a step of {} micro-batches has more than {:.0e} operators", micros, most),
+                     .why = "the plan times each of them",
+                     .fix = "a larger train.micro_batch, or a smaller train.global_batch"});
+}
+
 }  // namespace
 
 RankTrace with_passes(const RankTrace& three, int64_t micros) {
-  return micros == passes_run ? three : Repeater(three, micros).repeated();
+  if (micros == passes_run) return three;
+  check_length(three, micros);
+  return Repeater(three, micros).repeated();
 }
 
 LayoutRun quick_layout(const train::RunOptions& options, int64_t world, const LayoutOptions& how) {

@@ -208,9 +208,10 @@ const Unit& Bounds::unit(const Choice& choice, const Asked& asked) {
 }
 
 const Footprint& Bounds::footprint(const Choice& choice, const Asked& asked) {
-  const auto [known, fresh] = footprints_.try_emplace(key_of(choice, asked));
-  Footprint& found = known->second;
-  if (!fresh) return found;
+  const Key key = key_of(choice, asked);
+  const auto known = footprints_.find(key);
+  if (known != footprints_.end()) return known->second;
+  Footprint found;  // kept when it is whole: a time limit may end the run
   ++dry_runs_;
   const c10::Device device(c10::kCUDA, 0);
   memory::Ledger ledger;
@@ -231,7 +232,7 @@ const Footprint& Bounds::footprint(const Choice& choice, const Asked& asked) {
     found.rest = std::max(found.rest, rest);
     found.even = std::max(found.even, rest - of(MemoryKind::workspace));
   }
-  return found;
+  return footprints_.emplace(key, std::move(found)).first->second;
 }
 
 }  // namespace braid::plan

@@ -51,6 +51,22 @@ struct PlanCli : Cli {
   }
 };
 
+TEST_F(PlanCli, FlagsThatWouldBeIgnoredAreRefused) {
+  for (const Words& more :
+       {Words{"--scaling", "1,2", "--html", at("a.html")}, Words{"--cheapest", "2", "--as-is"},
+        Words{"--explain", "--min-gpus"}, Words{"--effect", "train.zero=1", "--apply", at("a")}})
+    expect_complaint(plan("gpt", more), Exit::usage,
+                     {more[0], "together with", more.back() == at("a") ? "--apply" : "--"});
+  EXPECT_FALSE(fs::exists(dir / "a.html"));
+  for (const char* flag : {"--cheapest", "--scaling", "--gpus"})
+    expect_complaint(plan("gpt", {flag, "1000000"}), Exit::config,
+                     {std::string(flag) + " 1000000", "lab has 8 GPUs"});
+  expect_complaint(plan("gpt", {"--global-batch", "9223372036854775807"}), Exit::config,
+                   {"--global-batch", "1,000,000,000"});
+  expect_complaint(plan("gpt", {"--as-is", "--seconds", "1e-9"}), Exit::config,
+                   {"no answer within", "--seconds 60"});
+}
+
 TEST_F(PlanCli, SearchesAndTellsATable) {
   const Outcome done = plan("gpt", {"--gpus", "2"});
   ASSERT_EQ(done.code, 0) << done.err;

@@ -56,7 +56,8 @@ struct Request {
   std::vector<std::string> precisions = {};  // empty: the config's
   bool offload = true;                       // try it too
   int64_t most_plans = 20;                   // that are kept with their timelines
-  double seconds = 0;  // of searching, at least until something fits; 0: until it is done
+  double seconds = 0;  // time limit of the whole question; 0: until the best is certain
+  double grace = 3;    // seconds more, beside a fifth of the limit, until something fits
   // Some times a second: choices that were run dry on so many GPUs.
   std::function<void(int64_t gpus, int64_t done, int64_t all)> progress = {};
 };
@@ -67,10 +68,12 @@ struct Found {
   int64_t pruned = 0;       // left out by a bound
   int64_t dry_runs = 0;
   double seconds = 0;
+  bool late = false;               // the time limit ended the search; the notes tell what is left
   std::vector<std::string> notes;  // what was not tried and why
 };
 
 std::vector<Choice> choices_of(const Request& request);  // the whole space, checked
+double longest_seconds(const Request& request);          // limit and grace; 0: none
 Found search(const Request& request);
 Plan evaluate(const Request& request, const Choice& choice);
 
