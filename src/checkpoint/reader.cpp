@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
 #include "checkpoint/catalog.h"
 #include "checkpoint/piece_reader.h"
 #include "checkpoint/runs.h"
@@ -192,7 +192,7 @@ const std::map<std::string, Stored>& Reader::tensors() const { return catalog_->
 std::string Reader::config() const {
   const auto record = catalog_->manifest.files.find(config_name);
   if (record == catalog_->manifest.files.end()) return {};
-  std::string text = read_text(catalog_->dir / config_name);
+  std::string text = read_regular(catalog_->dir / config_name);
   if (xxh3_of(text) != record->second.xxh3)
     throw broken_checkpoint(catalog_->dir,
                             fmt::format("{} differs from what was saved", config_name));

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
 
 namespace braid {
 
@@ -44,6 +45,7 @@ struct Log::State {
 Log::Log(LogOptions options) : state_(std::make_unique<State>()) {
   state_->options = std::move(options);
   if (state_->options.file.empty() || state_->options.rank != 0) return;
+  refuse_irregular(state_->options.file);  // a pipe that nobody reads would block forever
   state_->file = std::fopen(state_->options.file.c_str(), "a");
   if (state_->file == nullptr) throw_storage("open", state_->options.file, errno);
 }
