@@ -7,6 +7,7 @@
 
 #include "braid/core/error.h"
 #include "braid/data/npy.h"
+#include "data/made.h"
 
 namespace braid::data {
 namespace {
@@ -14,11 +15,10 @@ namespace {
 std::string make_hint(const DataOptions& options, Split split) {
   const std::filesystem::path where = split_path(options, split);
   const std::string folder = where.has_parent_path() ? where.parent_path().string() : "data";
+  const std::string fix = fmt::format("correct data.{}", split_name(split));
   if (options.kind == Kind::crops)
-    return fmt::format("correct data.{}, or make some: braid data make slices {}",
-                       split_name(split), where.empty() ? "data/slices" : where.string());
-  return fmt::format("correct data.{}, or make some: braid data make weather {}", split_name(split),
-                     folder);
+    return or_make(fix, "slices", where.empty() ? "data/slices" : where.string());
+  return or_make(fix, "weather", folder);
 }
 
 void check_same_grid(const FieldFile& first, const FieldFile& other) {
