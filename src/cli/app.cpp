@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "braid/core/cpu.h"
+#include "braid/core/fs.h"
 #include "braid/launch/environment.h"
 #include "braid/train/job.h"
 #include "cli/usage.h"
@@ -36,6 +38,15 @@ bool computes(const CLI::App& app) {
 int complain(const std::string& text, Exit code) {
   std::fputs((text + "\n").c_str(), stderr);  // where nobody can hear it, the code still says it
   return static_cast<int>(code);
+}
+
+// Whatever of the file system nobody has put into words before.
+int complain_of_path(const std::filesystem::filesystem_error& error) {
+  try {
+    throw_storage("use", error.path1(), error.code().value());
+  } catch (const Error& told) {
+    return complain(explain(told.complaint()), told.code());
+  }
 }
 
 // A file of the run that took the number of a closed stderr would get what is said there.
@@ -106,6 +117,8 @@ int act(const Action& action) {
   } catch (const std::bad_alloc&) {
     return complain("braid: out of memory\n  fix: a smaller train.micro_batch needs less",
                     Exit::memory);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return complain_of_path(error);
   } catch (const c10::Error& error) {  // without the addresses of the stack
     return complain(fmt::format("braid: {}", error.what_without_backtrace()), Exit::internal);
   } catch (const std::exception& error) {

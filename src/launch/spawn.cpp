@@ -118,6 +118,7 @@ std::vector<std::string> variables_of(const SpawnOptions& options, const ServedS
   add("MASTER_PORT", served.port);
   add("BRAID_JOB_TOKEN", served.token);
   add("BRAID_STORE", "served");
+  if (options.run_number > 0) add("BRAID_RUN_NUMBER", options.run_number);
   return variables;
 }
 
