@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/manifest_check.h"
 #include "checkpoint/names.h"
 #include "checkpoint/tensor_file.h"
+#include "core/json.h"
 
 namespace braid::checkpoint {
 namespace {
@@ -95,13 +97,25 @@ void check_index(const Catalog& catalog, const json& weight_map, const fs::path&
   }
 }
 
+json index_content(const fs::path& index) {
+  try {
+    json content = parse_json(read_regular(index));
+    if (content.is_object() && content.contains("weight_map") && content["weight_map"].is_object())
+      return content;
+  } catch (const JsonFault& fault) {
+    throw broken_index(index, fmt::format("it is not JSON with a weight_map: {}", fault.what()));
+  }
+  throw broken_index(index, "it is not JSON with a weight_map");
+}
+
 std::unique_ptr<Catalog> open_index(const fs::path& dir, const fs::path& index) {
-  const json content = json::parse(read_text(index), nullptr, /*allow_exceptions=*/false);
-  if (!content.is_object() || !content.contains("weight_map") || !content["weight_map"].is_object())
-    throw broken_index(index, "it is not JSON with a weight_map");
+  const json content = index_content(index);
   std::vector<std::string> files;
   for (const auto& [name, file] : content["weight_map"].items()) {
-    if (!file.is_string()) throw broken_index(index, "its weight_map does not name files");
+    if (!file.is_string() || !is_plain_name(file.get<std::string>()))
+      throw broken_index(index, fmt::format("its weight_map has {} for {}, which does not name a "
+                                            "file in the same folder",
+                                            file.dump(), name));
     files.push_back(file.get<std::string>());
   }
   std::sort(files.begin(), files.end());
@@ -142,9 +156,10 @@ bool holds_pickles(const fs::path& path) {
 std::unique_ptr<Catalog> open_any(const fs::path& path) {
   if (fs::is_regular_file(path)) return weights_in(path.parent_path(), {path.filename()});
   if (fs::exists(path / manifest_name)) return open_checkpoint(path);
-  for (const fs::path& folder : {path / "checkpoints", path})
-    if (const fs::path newest = newest_by_size(folder); !newest.empty())
-      return open_checkpoint(newest);
+  if (fs::is_directory(path))
+    for (const fs::path& folder : {path / "checkpoints", path})
+      if (const fs::path newest = newest_by_size(folder); !newest.empty())
+        return open_checkpoint(newest);
   if (const fs::path index = path / "model.safetensors.index.json"; fs::exists(index))
     return open_index(path, index);
   if (fs::exists(path / "model.safetensors")) return weights_in(path, {"model.safetensors"});

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 
 #include "braid/core/error.h"
@@ -81,9 +82,13 @@ std::vector<fs::path> whole_by_size(const std::vector<fs::path>& all) {
 
 std::vector<fs::path> checkpoint_folders(const fs::path& dir) {
   std::vector<fs::path> result;
-  std::error_code error;
-  for (const auto& item : fs::directory_iterator(dir, error))
-    if (step_of(item.path()) >= 0 && item.is_directory(error)) result.push_back(item.path());
+  std::error_code error, unknown;
+  fs::directory_iterator items(dir, error);
+  for (; !error && items != fs::directory_iterator(); items.increment(error))
+    if (step_of(items->path()) >= 0 && items->is_directory(unknown))
+      result.push_back(items->path());
+  // With any other error the checkpoints that are there would be taken for none.
+  if (error && error.value() != ENOENT) throw_storage("list", dir, error.value());
   std::sort(result.begin(), result.end(),
             [](const fs::path& a, const fs::path& b) { return step_of(a) < step_of(b); });
   return result;

@@ -17,6 +17,7 @@
 
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
 #include "braid/core/units.h"
 
 namespace braid::checkpoint {
@@ -128,13 +129,15 @@ struct FileReader::State {
 
 FileReader::FileReader(fs::path path) : state_(std::make_unique<State>()) {
   state_->path = std::move(path);
-  state_->fd = ::open(state_->path.c_str(), O_RDONLY | O_CLOEXEC);
+  state_->fd = ::open(state_->path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (state_->fd < 0) throw_storage("read", state_->path, errno);
   struct stat status;
   int error = ::fstat(state_->fd, &status) != 0 ? errno : 0;
   if (error == 0 && S_ISDIR(status.st_mode)) error = EISDIR;
-  if (error != 0) {
+  const bool regular = error == 0 && S_ISREG(status.st_mode);
+  if (!regular) {
     ::close(state_->fd);
+    if (error == 0) throw_irregular(state_->path, status.st_mode);
     throw_storage("read", state_->path, error);
   }
   state_->size = status.st_size;

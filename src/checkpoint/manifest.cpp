@@ -7,8 +7,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
+#include "checkpoint/manifest_check.h"
 #include "checkpoint/tensor_file.h"
+#include "core/json.h"
 
 namespace braid::checkpoint {
 namespace {
@@ -30,7 +32,9 @@ std::vector<uint64_t> hashes_from(const json& words) {
   for (const json& word : words) {
     const auto digits = word.get<std::string>();
     uint64_t hash = 0;
-    std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
+    const char* const end = digits.data() + digits.size();
+    if (digits.size() != 16 || std::from_chars(digits.data(), end, hash, 16).ptr != end)
+      throw JsonFault(fmt::format("\"{}\" is not a hash", digits));
     hashes.push_back(hash);
   }
   return hashes;
@@ -51,9 +55,10 @@ std::vector<Cut> cuts_from(const json& rows) {
   std::vector<Cut> cuts;
   for (const json& row : rows) {
     Cut& cut = cuts.emplace_back();
-    cut.dim = row.at(0).get<int64_t>();
+    cut.dim = integer_of(row.at(0), "the dimension of a cut");
     for (const json& range : row.at(1))
-      cut.ranges.push_back({range.at(0).get<int64_t>(), range.at(1).get<int64_t>()});
+      cut.ranges.push_back({integer_of(range.at(0), "the begin of a cut"),
+                            integer_of(range.at(1), "the end of a cut")});
   }
   return cuts;
 }
@@ -78,11 +83,13 @@ json piece_json(const StoredPiece& piece) {
 StoredPiece piece_from(const json& row) {
   StoredPiece piece;
   piece.name = row.at(0).get<std::string>();
-  dtype_called(row.at(1).get<std::string>(), piece.dtype);
-  piece.whole = row.at(2).get<std::vector<int64_t>>();
-  piece.first = row.at(3).get<int64_t>();
-  piece.count = row.at(4).get<int64_t>();
-  piece.begin = row.at(5).get<int64_t>();
+  const auto word = row.at(1).get<std::string>();
+  if (!dtype_called(word, piece.dtype))
+    throw JsonFault(fmt::format("{} has the unknown dtype {}", piece.name, word));
+  for (const json& size : row.at(2)) piece.whole.push_back(integer_of(size, "a size"));
+  piece.first = integer_of(row.at(3), "the first element of a piece");
+  piece.count = integer_of(row.at(4), "the number of elements of a piece");
+  piece.begin = integer_of(row.at(5), "the first byte of a piece");
   piece.xxh3 = hashes_from(row.at(6));
   if (row.size() > 7) piece.cuts = cuts_from(row.at(7));
   return piece;
@@ -99,7 +106,8 @@ json shard_json(const Shard& shard) {
 Shard shard_from(const json& content) {
   Shard shard;
   shard.file = content.at("file").get<std::string>();
-  shard.record = {content.at("bytes").get<int64_t>(), content.at("head_xxh3").get<std::string>()};
+  shard.record = {integer_of(content.at("bytes"), "bytes"),
+                  content.at("head_xxh3").get<std::string>()};
   for (const json& row : content.at("pieces")) shard.pieces.push_back(piece_from(row));
   return shard;
 }
@@ -115,16 +123,16 @@ std::vector<Shard> first_shards(const json& content) {
 
 Manifest from_json(const json& content) {
   Manifest m;
-  m.version = content.at("version").get<int64_t>();
-  m.step = content.at("step").get<int64_t>();
-  m.world = content.at("world").get<int64_t>();
+  m.version = integer_of(content.at("version"), "version");
+  m.step = integer_of(content.at("step"), "step");
+  m.world = integer_of(content.at("world"), "world");
   m.token = content.value("token", "");
   if (m.version == 1)
     m.shards = first_shards(content);
   else
     for (const json& shard : content.at("shards")) m.shards.push_back(shard_from(shard));
   for (const auto& [name, file] : content.at("files").items())
-    m.files[name] = {file.at("bytes").get<int64_t>(), file.at("xxh3").get<std::string>()};
+    m.files[name] = {integer_of(file.at("bytes"), "bytes"), file.at("xxh3").get<std::string>()};
   for (const auto& [name, metric] : content.at("metrics").items())  // null: was not finite
     m.metrics[name] =
         metric.is_null() ? std::numeric_limits<double>::quiet_NaN() : metric.get<double>();
@@ -133,9 +141,10 @@ Manifest from_json(const json& content) {
 }
 
 void check_format(const json& content, const fs::path& dir) {
+  if (!content.is_object()) throw JsonFault("it is not a JSON object");
   if (content.value("format", "") != format_name)
     throw broken_checkpoint(dir, fmt::format("{} is not that of a checkpoint", manifest_name));
-  const auto version = content.value("version", int64_t{0});
+  const int64_t version = integer_of(content.at("version"), "version");
   if (version < 1 || version > format_version)
     throw broken_checkpoint(dir, fmt::format("it has format version {}, this braid reads 1 to {}",
                                              version, format_version));
@@ -202,7 +211,7 @@ std::string to_json(const Manifest& m) {
   for (const auto& [name, record] : m.files)
     content["files"][name] = {{"bytes", record.bytes}, {"xxh3", record.xxh3}};
   // Numbers that are not finite are written as null, and the hash must see what a reader sees.
-  content["metrics"] = json::parse(content["metrics"].dump());
+  content["metrics"] = parse_json(content["metrics"].dump());
   content["xxh3"] = self_hash(content);
   return in_lines(content);
 }
@@ -210,28 +219,37 @@ std::string to_json(const Manifest& m) {
 Manifest read_manifest(const fs::path& dir) {
   const fs::path file = dir / manifest_name;
   std::error_code error;
-  if (!fs::exists(file, error))
+  if (!fs::exists(file, error) && !error)
     throw broken_checkpoint(dir, fmt::format("it has no {}", manifest_name));
-  const json content = json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
-  if (!content.is_object())
-    throw broken_checkpoint(
-        dir, fmt::format("{} is not JSON: it is truncated or overwritten", manifest_name));
+  const auto broken = [&](const std::exception& wrong) {
+    return broken_checkpoint(dir, fmt::format("{}: {}", manifest_name, json_fault(wrong)));
+  };
   try {
+    const json content = parse_json(read_regular(file));
     check_format(content, dir);
-    return from_json(content);
+    Manifest manifest = from_json(content);
+    check_manifest(manifest);
+    return manifest;
   } catch (const json::exception& wrong) {
-    throw broken_checkpoint(dir, fmt::format("{}: {}", manifest_name, wrong.what()));
+    throw broken(wrong);
+  } catch (const JsonFault& wrong) {
+    throw broken(wrong);
   }
 }
 
 std::string to_json(const Shard& shard) { return shard_json(shard).dump(); }
 
 Shard read_shard_record(const fs::path& file) {
+  const auto broken = [&](const std::exception& wrong) {
+    return broken_checkpoint(file.parent_path(),
+                             fmt::format("{}: {}", file.filename().string(), json_fault(wrong)));
+  };
   try {
-    return shard_from(json::parse(read_text(file)));
+    return shard_from(parse_json(read_regular(file)));
   } catch (const json::exception& wrong) {
-    throw broken_checkpoint(file.parent_path(),
-                            fmt::format("{}: {}", file.filename().string(), wrong.what()));
+    throw broken(wrong);
+  } catch (const JsonFault& wrong) {
+    throw broken(wrong);
   }
 }
 

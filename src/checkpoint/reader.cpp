@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
 #include "checkpoint/catalog.h"
 #include "checkpoint/piece_reader.h"
 #include "checkpoint/runs.h"
@@ -201,7 +201,7 @@ std::vector<std::string> Reader::files() const {
 std::string Reader::file(const std::string& name) const {
   const auto record = catalog_->manifest.files.find(name);
   if (record == catalog_->manifest.files.end()) return {};
-  std::string text = read_text(catalog_->dir / name);
+  std::string text = read_regular(catalog_->dir / name);
   if (xxh3_of(text) != record->second.xxh3)
     throw broken_checkpoint(catalog_->dir, fmt::format("{} differs from what was saved", name));
   return text;

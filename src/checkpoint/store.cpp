@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -13,6 +14,7 @@
 
 #include "braid/comm/texts.h"
 #include "braid/core/error.h"
+#include "braid/core/fs.h"
 #include "braid/core/mix.h"
 #include "braid/core/thread.h"
 #include "checkpoint/folder.h"
@@ -30,6 +32,10 @@ std::string fresh_token() {
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   return hex_of(mix(static_cast<uint64_t>(now) ^ (static_cast<uint64_t>(::getpid()) << 40)))
       .substr(0, 8);
+}
+
+fs::path temporary_of(const fs::path& target, const std::string& token) {
+  return target.string() + ".tmp-" + token;
 }
 
 void read_whole(const Reader& reader, Parts parts, State& state) {
@@ -109,17 +115,38 @@ struct Store::Writing {
     }
   }
 
-  std::string agree(const comm::Group& world, const std::vector<Holding>& mine);
+  std::string agree(const comm::Group& world, const std::vector<Holding>& mine,
+                    const fs::path& target);
+  std::string open_folder(const fs::path& folder);
   void deal(const comm::Group& world, const std::string& text);
 };
 
+// What forbids it; empty: it is there.
+std::string Store::Writing::open_folder(const fs::path& folder) {
+  try {
+    make_dirs(folder);
+  } catch (const Error&) {
+    error = std::current_exception();
+  }
+  return complaint();
+}
+
 // One message before each save: a rank that failed says "-" and why; the others "=" or, if their
-// layout is not that of the last save, "*", and a token.
-std::string Store::Writing::agree(const comm::Group& world, const std::vector<Holding>& mine) {
-  const std::string failure = complaint(), text = to_text(mine);
-  const std::string word = (text == layout ? "=" : "*") + fresh_token();
+// layout is not that of the last save, "*", and a token. Rank 0 makes the folder before it sends
+// the token, and no other rank makes it: once rank 0 has removed it, it stays away.
+std::string Store::Writing::agree(const comm::Group& world, const std::vector<Holding>& mine,
+                                  const fs::path& target) {
+  std::string failure = complaint();
+  const std::string text = to_text(mine), token = fresh_token();
+  const fs::path folder = temporary_of(target, token);
+  const bool opens = world.rank() == 0 && failure.empty();
+  if (opens) failure = open_folder(folder);
+  const std::string word = (text == layout ? "=" : "*") + token;
   const std::vector<std::string> all =
       comm::exchange_texts(world, failure.empty() ? word : "-" + failure);
+  const bool failed =
+      std::any_of(all.begin(), all.end(), [](const auto& said) { return said.starts_with("-"); });
+  if (opens && failed) remove_quietly(folder);
   rethrow();
   bool same = true;
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -152,9 +179,9 @@ Store& Store::operator=(Store&&) noexcept = default;
 
 fs::path Store::save(const Snapshot& snapshot) {
   const std::vector<Holding> mine = holdings_of(snapshot.state);
-  const std::string token = writing_->agree(world_, mine);
   const fs::path target = dir_ / folder_name(snapshot.step);
-  Job job{.temporary = target.string() + ".tmp-" + token,
+  const std::string token = writing_->agree(world_, mine, target);
+  Job job{.temporary = temporary_of(target, token),
           .target = target,
           .plans = plan_shards(mine, writing_->runs, world_.rank(), world_.size()),
           .manifest = {.step = snapshot.step,

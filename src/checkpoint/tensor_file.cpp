@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "braid/core/error.h"
+#include "core/json.h"
 
 namespace braid::checkpoint {
 namespace {
@@ -117,34 +118,51 @@ json parsed_header(FileReader& in) {
                                                  length, in.size()));
   std::string text(length, '\0');
   in.read(text.data(), text.size());
-  json header = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) throw not_safetensors(in.path(), "its header is not a JSON object");
-  return header;
+  try {
+    json header = parse_json(text, JsonKeys::unique);
+    if (header.is_object()) return header;
+  } catch (const JsonFault& fault) {
+    throw not_safetensors(in.path(), fmt::format("its header is not valid: {}", fault.what()));
+  }
+  throw not_safetensors(in.path(), "its header is not a JSON object");
 }
 
 int64_t stored_bytes(const TensorInfo& entry, const fs::path& file) {
-  int64_t bytes = static_cast<int64_t>(c10::elementSize(entry.dtype));
+  // A size of 0 does not hide sizes that no memory has.
+  int64_t room = static_cast<int64_t>(c10::elementSize(entry.dtype));
   for (const int64_t size : entry.shape)
-    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
+    if (size < 0 || __builtin_mul_overflow(room, std::max<int64_t>(size, 1), &room))
       throw not_safetensors(file, fmt::format("tensor {} has the shape [{}]", entry.name,
                                               fmt::join(entry.shape, ", ")));
-  return bytes;
+  return elements_of(entry.shape) * static_cast<int64_t>(c10::elementSize(entry.dtype));
+}
+
+const json& list_at(const json& value, const char* key) {
+  const json& list = value.at(key);
+  if (!list.is_array()) throw JsonFault(fmt::format("{} is not a list", key));
+  return list;
 }
 
 TensorInfo entry_of(const std::string& name, const json& value, const fs::path& file) {
   TensorInfo entry{.name = name};
+  const auto broken = [&](const std::exception& error) {
+    return not_safetensors(
+        file, fmt::format("the entry of tensor {} is broken: {}", name, json_fault(error)));
+  };
   try {
     const auto word = value.at("dtype").get<std::string>();
     if (!dtype_called(word, entry.dtype))
       throw not_safetensors(file, fmt::format("tensor {} has the unknown dtype {}", name, word));
-    entry.shape = value.at("shape").get<std::vector<int64_t>>();
-    const auto offsets = value.at("data_offsets").get<std::vector<int64_t>>();
+    for (const json& size : list_at(value, "shape"))
+      entry.shape.push_back(integer_of(size, "a size"));
+    const json& offsets = list_at(value, "data_offsets");
     if (offsets.size() != 2) throw not_safetensors(file, name + " lacks two data_offsets");
-    entry.begin = offsets[0];
-    entry.end = offsets[1];
+    entry.begin = integer_of(offsets[0], "an offset");
+    entry.end = integer_of(offsets[1], "an offset");
   } catch (const json::exception& error) {
-    throw not_safetensors(file,
-                          fmt::format("the entry of tensor {} is broken: {}", name, error.what()));
+    throw broken(error);
+  } catch (const JsonFault& error) {
+    throw broken(error);
   }
   const int64_t bytes = stored_bytes(entry, file);
   if (entry.begin < 0 || entry.end < entry.begin || entry.end - entry.begin != bytes)

@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr double leaving_seconds = 20;  // a rank that ends by an error waits no longer for others
+constexpr auto first_word = std::chrono::milliseconds(500);  // of rank 0, which knows the cause
 
 // Looks at the folder more and more seldom until `done` says so; false after the time is up.
 template <class Done>
@@ -138,15 +139,33 @@ bool is_committed(const Job& job) {
   }
 }
 
+// What another rank finds is a consequence: the run should end by the error of rank 0.
+void let_rank_0_speak(const std::atomic<bool>& leaving) {
+  const auto limit = Clock::now() + first_word;
+  while (!leaving && Clock::now() < limit)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
 // The other ranks: the folder goes when rank 0 has renamed it, or given up.
 void await_commit(const Job& job, const std::atomic<bool>& leaving) {
   const bool gone = poll(job, leaving, [&] { return leaving || !fs::exists(job.temporary); });
   if (leaving || (gone && is_committed(job))) return;
+  if (gone) let_rank_0_speak(leaving);
   throw StorageError({.what = fmt::format("checkpoint {} was not finished", job.target.string()),
                       .why = gone ? "rank 0 has given it up"
                                   : fmt::format("rank 0 wrote no manifest within {}",
                                                 to_text(job.options.timeout)),
                       .fix = "see the message of rank 0; older checkpoints are whole"});
+}
+
+StorageError folder_is_gone(const Job& job) {
+  return StorageError(
+      {.what = fmt::format("checkpoint {} was given up: rank {} finds no {}", job.target.string(),
+                           job.rank, job.temporary.filename().string()),
+       .why =
+           "every rank writes its shard into this folder of rank 0; either rank 0 has given it up, "
+           "or this host does not see the disk",
+       .fix = "see the message of rank 0, or put run.dir on a disk that all hosts share"});
 }
 
 void leave_record(const Job& job) {
@@ -157,9 +176,21 @@ void leave_record(const Job& job) {
   fs::rename(half, file);
 }
 
+// Under another name first: other ranks may be about to make their files in it.
+void take_away(const fs::path& folder) {
+  const fs::path given_up = folder.string() + "-given-up";
+  std::error_code failed;
+  fs::rename(folder, given_up, failed);
+  const fs::path& left = failed ? folder : given_up;
+  // Network disks keep files that another rank has open under hidden names until it closes them.
+  const auto limit = Clock::now() + std::chrono::seconds(2);
+  for (fs::remove_all(left, failed); failed && Clock::now() < limit; fs::remove_all(left, failed))
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+}
+
 // Rank 0 removes everything; another rank says why to rank 0, which waits for it.
 void give_up(const Job& job, const std::string& reason) {
-  if (job.rank == 0) return remove_quietly(job.temporary);
+  if (job.rank == 0) return take_away(job.temporary);
   try {
     const std::string name = failure_name(job.rank, job.manifest.world);
     remove_quietly(job.temporary / shard_name(job.rank, job.manifest.world));  // room for the text
@@ -191,13 +222,16 @@ std::vector<fs::path> best_first(const fs::path& dir, const CheckpointOptions& o
 
 void write_checkpoint(Job& job, const std::atomic<bool>& leaving) {
   try {
-    make_dirs(job.temporary);
     if (job.rank == 0) remove_stale(job.target.parent_path(), job.temporary);
     for (const ShardPlan& plan : job.plans)
       job.manifest.shards.push_back(write_shard(job.temporary, plan));
     if (job.rank == 0) return commit(job, leaving);
     leave_record(job);
   } catch (const Error& error) {
+    if (std::error_code ignored; job.rank != 0 && !fs::exists(job.temporary, ignored)) {
+      let_rank_0_speak(leaving);
+      throw folder_is_gone(job);
+    }
     give_up(job, fmt::format("{}: {}", error.complaint().what, error.complaint().why));
     throw;
   } catch (const std::bad_alloc&) {

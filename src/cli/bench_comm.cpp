@@ -45,8 +45,9 @@ Exit comm_command(const CommArguments& arguments) {
   check_output(arguments);
   const train::RunOptions run = comm_run(arguments);
   launch::Environment here = launch::environment();
-  if (const auto ended = start_ranks(arguments.ranks, here, arguments.dir, run.launch))
-    return *ended;
+  train::RunOptions started = run;
+  started.run.dir = arguments.dir;  // the logs of the ranks lie in it
+  if (const auto ended = start_ranks(arguments.ranks, here, started)) return *ended;
   if (here.world < 2)
     throw ConfigError(
         {.what = "a rank alone has nobody to talk to",

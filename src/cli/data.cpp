@@ -17,6 +17,7 @@ struct MakeArguments {
   data::TokensOptions tokens;
   uint64_t seed = 1;
   bool no_header = false;
+  bool force = false;
 };
 
 template <class Options>
@@ -30,6 +31,7 @@ void take_shape(const std::vector<int64_t>& shape, Options& options) {
 Exit make_weather(MakeArguments arguments) {
   take_shape(arguments.shape, arguments.weather);
   arguments.weather.seed = arguments.seed;
+  arguments.weather.force = arguments.force;
   data::make_weather(arguments.path, arguments.weather, progress_line("frame"));
   fmt::print("wrote made-up weather to {}\n", arguments.path);
   return Exit::ok;
@@ -38,6 +40,7 @@ Exit make_weather(MakeArguments arguments) {
 Exit make_slices(MakeArguments arguments) {
   take_shape(arguments.shape, arguments.slices);
   arguments.slices.seed = arguments.seed;
+  arguments.slices.force = arguments.force;
   data::make_slices(arguments.path, arguments.slices, progress_line("day"));
   fmt::print("wrote made-up slices to {}\n", arguments.path);
   return Exit::ok;
@@ -45,6 +48,7 @@ Exit make_slices(MakeArguments arguments) {
 
 Exit make_tokens(MakeArguments arguments) {
   arguments.tokens.seed = arguments.seed;
+  arguments.tokens.force = arguments.force;
   arguments.tokens.header = !arguments.no_header;
   data::make_tokens(arguments.path, arguments.tokens, progress_line("token"));
   fmt::print("wrote made-up tokens to {}\n", arguments.path);
@@ -59,6 +63,9 @@ void add_make(CLI::App& data, Action& action) {
     CLI::App* command = make->add_subcommand(name, help);
     command->add_option("path", arguments->path, "where to write")->required()->type_name("PATH");
     command->add_option("--seed", arguments->seed, "of the random numbers");
+    command->add_flag("--force", arguments->force,
+                      "write there although files of others are there; files of the same names are "
+                      "overwritten");
     command->callback(
         [&action, arguments, function] { action = [=] { return function(*arguments); }; });
     return command;

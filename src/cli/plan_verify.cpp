@@ -51,9 +51,8 @@ Exit verify_plan(const PlanArguments& arguments) {
                        .why = "a step runs on at least one",
                        .fix = "--gpus 1 or more"});
   const bool rank_already = here.world > 1;  // started below, or by a launcher
-  if (world > 1 && !rank_already) train::check_ranks(options, world, /*resume=*/true);
-  if (const auto ended = start_ranks(rank_already || world == 1 ? 0 : world, here,
-                                     train::run_dir(options), options.launch))
+  if (world > 1 && !rank_already) train::check_ranks(options, world);
+  if (const auto ended = start_ranks(rank_already || world == 1 ? 0 : world, here, options))
     return *ended;
   std::optional<plan::Cluster> cluster;
   if (!arguments.cluster.empty()) cluster = plan::load_cluster(arguments.cluster);

@@ -52,6 +52,7 @@ EndRecord profile_as_rank(const ProfileArguments& arguments, const train::RunOpt
   train::Session session;
   return job.watched([&] {
     session = train::open_session(options, {.ranks = job.ranks(),
+                                            .claimed = here.run_number > 0,
                                             .quiet = true,
                                             .profile = true,
                                             .config_spec = arguments.config.spec});
@@ -69,9 +70,8 @@ void print_files(const std::filesystem::path& dir) {
 Exit profile_command(const ProfileArguments& arguments) {
   const train::RunOptions options = profiled(arguments);
   launch::Environment here = launch::environment();
-  if (arguments.ranks > 1) train::check_ranks(options, arguments.ranks, /*resume=*/true);
-  if (const auto ended =
-          start_ranks(arguments.ranks, here, train::run_dir(options), options.launch))
+  if (arguments.ranks > 1) train::check_ranks(options, arguments.ranks);
+  if (const auto ended = start_ranks(arguments.ranks, here, options, train::Use::profile))
     return *ended;
   const EndRecord end = profile_as_rank(arguments, options, here);
   const Exit code = end.reason == "signal" ? Exit::interrupted : Exit::ok;

@@ -33,19 +33,27 @@ void add_ranks(CLI::App& command, int& ranks) {
       ->check(CLI::Range(1, 4096));
 }
 
-std::optional<Exit> start_ranks(int ranks, launch::Environment& here, const std::string& run_dir,
-                                const launch::Options& options) {
+std::optional<Exit> start_ranks(int ranks, launch::Environment& here,
+                                const train::RunOptions& options, std::optional<train::Use> use) {
   const bool rank_already = here.world > 1 && here.to_start == 1;
   if (ranks > 0 && here.world > 1 && ranks != here.to_start) throw ranks_of_ranks(ranks, here);
   if (ranks == 1) here.waiting_tasks = 0;  // one rank was asked for
   if (ranks == 0) ranks = here.to_start;
   if (ranks == 1 || rank_already) return std::nullopt;
-  if (options.backend == "mpi") throw mpi_without_mpirun(ranks);
-  return static_cast<Exit>(launch::spawn({.ranks = ranks,
-                                          .command = launch::own_command(),
-                                          .log_dir = run_dir + "/logs",
-                                          .here = here,
-                                          .launch = options}));
+  if (options.launch.backend == "mpi") throw mpi_without_mpirun(ranks);
+  const bool one_host = here.world <= ranks;
+  train::RunFolder folder;
+  if (use && one_host) folder = train::RunFolder(options, *use);
+  if (!folder.note().empty()) fmt::print(stderr, "braid: {}\n", folder.note());
+  folder.hold_in_children();
+  const train::RunOptions numbered = train::numbered(options, folder.number());
+  return static_cast<Exit>(
+      launch::spawn({.ranks = ranks,
+                     .command = launch::own_command(),
+                     .log_dir = train::run_dir(numbered) + "/logs",
+                     .run_number = use && one_host ? static_cast<int>(folder.number()) : 0,
+                     .here = here,
+                     .launch = options.launch}));
 }
 
 }  // namespace braid::cli

@@ -5,6 +5,7 @@
 
 #include "braid/launch/environment.h"
 #include "braid/launch/options.h"
+#include "braid/train/folder.h"
 #include "cli/command.h"
 
 namespace braid::cli {
@@ -14,7 +15,10 @@ void add_ranks(CLI::App& command, int& ranks);
 
 // Empty: this process is a rank itself and goes on. Else it was the launcher of `ranks` processes
 // (or of as many as the environment says that a host should have), and this is their exit code.
-std::optional<Exit> start_ranks(int ranks, launch::Environment& here, const std::string& run_dir,
-                                const launch::Options& options);
+// With `use` the launcher of a single host claims the run folder for its ranks; with launchers on
+// several hosts rank 0 does.
+std::optional<Exit> start_ranks(int ranks, launch::Environment& here,
+                                const train::RunOptions& options,
+                                std::optional<train::Use> use = std::nullopt);
 
 }  // namespace braid::cli

@@ -41,8 +41,9 @@ void print_verdict(const EndRecord& end, const std::string& dir) {
   fmt::print("results are in {} (report.html, log.jsonl, checkpoints/)\n", dir);
 }
 
+// `dir` becomes the folder that the run has taken.
 EndRecord train_as_rank(const TrainArguments& arguments, const train::RunOptions& options,
-                        const launch::Environment& here) {
+                        const launch::Environment& here, std::string& dir) {
   const bool quiet = arguments.quiet || arguments.json;
   train::Job job(options, here);
   train::Session session;
@@ -51,23 +52,24 @@ EndRecord train_as_rank(const TrainArguments& arguments, const train::RunOptions
         options, {.terminal = {.is_tty = here.stderr_is_tty && !quiet, .columns = here.columns},
                   .ranks = job.ranks(),
                   .resume = arguments.resume,
+                  .claimed = here.run_number > 0,
                   .quiet = quiet,
                   .config_spec = arguments.config.spec});
+    dir = session.dir;
     return session.trainer->fit();
   });
 }
 
 Exit train_command(const TrainArguments& arguments) {
-  const train::RunOptions options = arguments.config.load();
   launch::Environment here = launch::environment();
+  const train::RunOptions options = train::numbered(arguments.config.load(), here.run_number);
   // One sentence here instead of one from every rank.
-  if (arguments.ranks > 1) train::check_ranks(options, arguments.ranks, arguments.resume);
-  if (const auto ended =
-          start_ranks(arguments.ranks, here, train::run_dir(options), options.launch))
-    return *ended;
-  const EndRecord end = train_as_rank(arguments, options, here);
+  if (arguments.ranks > 1) train::check_ranks(options, arguments.ranks);
+  const train::Use use = arguments.resume ? train::Use::resume : train::Use::fresh;
+  if (const auto ended = start_ranks(arguments.ranks, here, options, use)) return *ended;
+  std::string dir;
+  const EndRecord end = train_as_rank(arguments, options, here, dir);
   if (here.rank != 0) return end.reason == "signal" ? Exit::interrupted : Exit::ok;
-  const std::string dir = train::run_dir(options);
   if (arguments.json)
     fmt::print("{}\n", as_json(end, dir).dump());
   else

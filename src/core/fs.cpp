@@ -17,7 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string advice(int error, const fs::path& path) {
+std::string advice(std::string_view doing, int error, const fs::path& path) {
+  const bool reads = doing == "read" || doing == "list" || doing == "use";
+  if (reads && (error == EACCES || error == EPERM))
+    return fmt::format("get permission to read it: ls -ld {}", path.string());
   switch (error) {
     case ENOSPC:
     case EDQUOT:
@@ -37,6 +40,10 @@ std::string advice(int error, const fs::path& path) {
     case ENOTDIR:
     case EEXIST:
       return fmt::format("a file stands where a folder is needed: ls -l {}", path.string());
+    case ENAMETOOLONG:
+      return "choose a shorter path";
+    case ELOOP:
+      return fmt::format("a symbolic link there leads back to itself: ls -l {}", path.string());
     default:
       return "check the disk and the path";
   }
@@ -72,7 +79,7 @@ void throw_storage(std::string_view doing, const fs::path& path, int error) {
   throw StorageError(
       {.what = fmt::format("cannot {} {}: {}", doing, path.string(), std::strerror(error)),
        .why = "the file system refused it",
-       .fix = advice(error, path)});
+       .fix = advice(doing, error, path)});
 }
 
 void make_dirs(const fs::path& dir) {

@@ -13,6 +13,7 @@
 
 #include "braid/core/fs.h"
 #include "braid/core/printable.h"
+#include "braid/core/regular_file.h"
 
 namespace braid {
 
@@ -69,6 +70,7 @@ struct Log::State {
 Log::Log(LogOptions options) : state_(std::make_unique<State>()) {
   state_->options = std::move(options);
   if (state_->options.file.empty() || state_->options.rank != 0) return;
+  refuse_irregular(state_->options.file);  // a pipe that nobody reads would block forever
   state_->file = std::fopen(state_->options.file.c_str(), "a");
   if (state_->file == nullptr) throw_storage("open", state_->options.file, errno);
 }

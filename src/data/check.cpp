@@ -14,6 +14,7 @@
 #include "data/field_file.h"
 #include "data/files.h"
 #include "data/finite.h"
+#include "data/made.h"
 
 namespace braid::data {
 namespace {
@@ -38,12 +39,11 @@ std::map<fs::path, std::vector<fs::path>> field_files_under(const fs::path& dir)
         std::ranges::count(field_endings(), it->path().extension().string()) > 0)
       folders[it->path().parent_path()].push_back(it->path());
   if (error || folders.empty())
-    throw DataError(
-        {.what = error ? fmt::format("cannot list {}: {}", dir.string(), error.message())
-                       : fmt::format("no data files under {}", dir.string()),
-         .why = fmt::format("files end in {}", fmt::join(field_endings(), ", ")),
-         .fix = fmt::format("name a folder of data, or make one: braid data make weather {}",
-                            dir.string())});
+    throw DataError({.what = error
+                                 ? fmt::format("cannot list {}: {}", dir.string(), error.message())
+                                 : fmt::format("no data files under {}", dir.string()),
+                     .why = fmt::format("files end in {}", fmt::join(field_endings(), ", ")),
+                     .fix = or_make("name a folder of data", "weather", dir)});
   for (auto& [folder, files] : folders) std::ranges::sort(files);
   return folders;
 }

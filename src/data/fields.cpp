@@ -7,29 +7,18 @@
 #include <cmath>
 
 #include "braid/core/error.h"
+#include "data/made.h"
 
 namespace braid::data {
 namespace {
 
-// Made-up data are recommended where they cannot come among anybody's own.
-bool may_be_made(const std::filesystem::path& folder) {
-  std::error_code error;
-  using Walk = std::filesystem::recursive_directory_iterator;
-  for (Walk it(folder, std::filesystem::directory_options::skip_permission_denied, error), end;
-       !error && it != end; it.increment(error))
-    if (!it->is_directory(error)) return false;
-  return true;
-}
-
 std::string make_hint(const DataOptions& options, Split split) {
   const std::filesystem::path where = split_path(options, split);
-  const bool crops = options.kind == Kind::crops;
-  std::filesystem::path folder = where.has_parent_path() ? where.parent_path() : "data";
-  if (crops) folder = where.empty() ? "data/slices" : where;
-  const std::string correct = fmt::format("correct data.{}", split_name(split));
-  if (!may_be_made(folder)) return correct;
-  return fmt::format("{}, or make some: braid data make {} {}", correct,
-                     crops ? "slices" : "weather", folder.string());
+  const std::string folder = where.has_parent_path() ? where.parent_path().string() : "data";
+  const std::string fix = fmt::format("correct data.{}", split_name(split));
+  if (options.kind == Kind::crops)
+    return or_make(fix, "slices", where.empty() ? "data/slices" : where.string());
+  return or_make(fix, "weather", folder);
 }
 
 void check_same_grid(const FieldFile& first, const FieldFile& other) {

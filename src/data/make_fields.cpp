@@ -10,6 +10,7 @@
 #include "braid/data/make.h"
 #include "braid/data/stats.h"
 #include "data/field_writer.h"
+#include "data/made.h"
 #include "data/moments.h"
 #include "data/waves.h"
 
@@ -85,11 +86,15 @@ void YearMaker::write(const std::filesystem::path& file, std::vector<Moments>* s
   writer.finish();
 }
 
+bool few_years(int64_t years) { return years <= 10'000; }
+
 void check_make(bool good, const std::string& what) {
   if (good) return;
   throw ConfigError({.what = what,
-                     .why = "sizes, frames and years are counts, and a file needs 3 frames",
-                     .fix = "give numbers above 0"});
+                     .why =
+                         "sizes, frames and years are counts, a file needs 3 frames, and there are "
+                         "at most 10,000 years",
+                     .fix = "give other numbers"});
 }
 
 // Counts frames for the progress bar.
@@ -102,17 +107,57 @@ struct FrameCounter {
   }
 };
 
+std::string year_file(const char* folder, int64_t year) {
+  return fmt::format("{}{:04}.h5", folder, year);
+}
+
+// Year after year: train, valid, test.
+std::vector<std::string> weather_files(const WeatherOptions& options) {
+  std::vector<std::string> files;
+  int64_t year = options.first_year;
+  const auto add = [&](const char* folder, int64_t years) {
+    for (int64_t y = 0; y < years; ++y) files.push_back(year_file(folder, year++));
+  };
+  add("train/", options.train_years);
+  add("valid/", options.valid_years);
+  add("test/", options.test_years);
+  return files;
+}
+
+std::vector<std::string> slices_files(const SlicesOptions& options) {
+  std::vector<std::string> files;
+  for (int64_t y = 0; y < options.years; ++y)
+    files.push_back(year_file("", options.first_year + y));
+  return files;
+}
+
+std::vector<std::string> with_stats(std::vector<std::string> files) {
+  for (const char* name : {"stats/global_means.npy", "stats/global_stds.npy"})
+    files.emplace_back(name);
+  return files;
+}
+
 }  // namespace
 
 void make_weather(const std::filesystem::path& dir, WeatherOptions options,
                   const Progress& progress) {
   const int64_t years = options.train_years + options.valid_years + options.test_years;
   check_make(options.channels > 0 && options.height > 1 && options.width > 3 &&
-                 options.frames > 2 && options.train_years > 0 && options.valid_years >= 0 &&
-                 options.test_years >= 0,
+                 options.frames > 2 && few_years(options.train_years) &&
+                 few_years(options.valid_years) && few_years(options.test_years) &&
+                 options.train_years > 0 && options.valid_years >= 0 && options.test_years >= 0,
              fmt::format("weather of [{}, {}, {}] with {} frames a year, {} years",
                          options.channels, options.height, options.width, options.frames, years));
   const FieldShape shape{options.frames, options.channels, options.height, options.width};
+  Made made(dir,
+            {.files = with_stats(weather_files(options)),
+             .bytes = float_bytes(
+                 {years, options.frames, options.channels, options.height, options.width}),
+             .what = fmt::format("{} years of {} frames of [{}, {}, {}] in 32-bit floats", years,
+                                 options.frames, options.channels, options.height, options.width),
+             .smaller = "--shape, --frames, --years, --valid-years, --test-years",
+             .force = options.force});
+  const std::vector<std::string> files = weather_files(options);
   const WaveOptions waves{.zonal = std::min<int64_t>(6, options.width / 4),
                           .meridional = std::min<int64_t>(6, options.height / 2)};
   // They differ from channel to channel, as those of winds and temperatures do.
@@ -124,26 +169,21 @@ void make_weather(const std::filesystem::path& dir, WeatherOptions options,
   std::vector<Moments> sums(units.size());
   for (int64_t y = 0; y < years; ++y) {
     const int64_t year = options.first_year + y;
-    const bool train = y < options.train_years,
-               valid = !train && y < options.train_years + options.valid_years;
     YearMaker maker(shape, waves,
                     random_key(options.seed, "weather").with(static_cast<uint64_t>(year)), units);
-    maker.write(dir /
-                    (train   ? "train"
-                     : valid ? "valid"
-                             : "test") /
-                    fmt::format("{:04}.h5", year),
-                train ? &sums : nullptr, [&] { counter(); });
+    maker.write(dir / files[static_cast<size_t>(y)], y < options.train_years ? &sums : nullptr,
+                [&] { counter(); });
   }
   std::vector<ChannelStats> stats;
   for (const Moments& channel : sums) stats.push_back({.mean = channel.mean, .std = channel.std()});
   write_stats(dir / "stats", stats);
+  made.finish();
 }
 
 void make_slices(const std::filesystem::path& dir, SlicesOptions options,
                  const Progress& progress) {
   check_make(options.channels > 0 && options.height > 1 && options.width > 3 && options.days > 0 &&
-                 options.years > 0,
+                 options.years > 0 && few_years(options.years),
              fmt::format("slices of [{}, {}, {}], {} days, {} years", options.channels,
                          options.height, options.width, options.days, options.years));
   // Wind speed at 10 m, temperature at 2 m, total column water vapour of ERA5.
@@ -158,6 +198,14 @@ void make_slices(const std::filesystem::path& dir, SlicesOptions options,
                           .meridional = std::min<int64_t>(32, options.height / 2),
                           .slope = 1.2};
   const FieldShape shape{options.days, options.channels, options.height + 1, options.width};
+  Made made(dir, {.files = with_stats(slices_files(options)),
+                  .bytes = float_bytes({options.years, options.days, options.channels,
+                                        options.height + 1, options.width}),
+                  .what = fmt::format("{} years of {} days of [{}, {}, {}] in 32-bit floats",
+                                      options.years, options.days, options.channels,
+                                      options.height + 1, options.width),
+                  .smaller = "--shape, --days, --years",
+                  .force = options.force});
   FrameCounter counter{progress, options.years * options.days};
   for (int64_t year = options.first_year; year < options.first_year + options.years; ++year) {
     YearMaker maker(shape, waves,
@@ -165,6 +213,7 @@ void make_slices(const std::filesystem::path& dir, SlicesOptions options,
     maker.write(dir / fmt::format("{:04}.h5", year), nullptr, [&] { counter(); });
   }
   write_stats(dir / "stats", units);
+  made.finish();
 }
 
 }  // namespace braid::data

@@ -11,6 +11,7 @@
 #include "braid/core/fs.h"
 #include "braid/core/rng.h"
 #include "braid/data/make.h"
+#include "data/made.h"
 #include "data/token_format.h"
 
 namespace braid::data {
@@ -50,7 +51,7 @@ std::string token_header(const TokensOptions& options, bool wide) {
 
 void check_tokens(const TokensOptions& options) {
   if (options.tokens > 0 && options.vocabulary > 1 && options.vocabulary <= int64_t{1} << 32 &&
-      (!options.header || options.tokens <= INT32_MAX))
+      options.tokens <= int64_t{1} << 60 && (!options.header || options.tokens <= INT32_MAX))
     return;
   throw ConfigError(
       {.what = fmt::format("{} tokens of {} words", options.tokens, options.vocabulary),
@@ -66,7 +67,13 @@ void make_tokens(const std::filesystem::path& file, TokensOptions options,
   check_tokens(options);
   const bool wide = options.vocabulary > 65536;
   const std::filesystem::path part = file.string() + ".part";
-  if (file.has_parent_path()) make_dirs(file.parent_path());
+  Made made(file.parent_path(),
+            {.files = {file.filename().string()},
+             .bytes = token_header_bytes + options.tokens * (wide ? 4 : 2),
+             .what = fmt::format("{} tokens of {} bytes", options.tokens, wide ? 4 : 2),
+             .smaller = "--tokens",
+             .whole_folder = false,
+             .force = options.force});
   errno = 0;
   std::ofstream out(part, std::ios::binary);
   if (options.header) out << token_header(options, wide);
@@ -91,6 +98,7 @@ void make_tokens(const std::filesystem::path& file, TokensOptions options,
     throw_storage("write", file, error != 0 ? error : EIO);
   }
   rename_durably(part, file);
+  made.finish();
 }
 
 }  // namespace braid::data

@@ -9,6 +9,7 @@
 #include "braid/core/error.h"
 #include "data/fields.h"
 #include "data/files.h"
+#include "data/made.h"
 #include "data/token_format.h"
 
 namespace braid::data {
@@ -147,12 +148,12 @@ std::shared_ptr<const Source> open_tokens(const DataOptions& options, Split spli
                        .fix = "set it to 2 or 4"});
   std::vector<TokenRun> runs;
   const std::string& where = split_path(options, split);
-  for (const auto& path : find_files(
-           {.where = where,
-            .endings = {".bin"},
-            .key = fmt::format("data.{}", split_name(split)),
-            .fix = fmt::format("correct data.{}, or make some: braid data make tokens {}",
-                               split_name(split), where.empty() ? "data/train.bin" : where)}))
+  for (const auto& path :
+       find_files({.where = where,
+                   .endings = {".bin"},
+                   .key = fmt::format("data.{}", split_name(split)),
+                   .fix = or_make(fmt::format("correct data.{}", split_name(split)), "tokens",
+                                  where.empty() ? "data/train.bin" : where)}))
     runs.push_back(open_token_file(path, options.token_bytes));
   return std::make_shared<TokenSource>(std::move(runs), options.sequence,
                                        split_limit(options, split));

@@ -85,7 +85,7 @@ std::vector<std::string> variables_to_inherit() {
     for (const std::string_view set :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
           "MASTER_PORT", "BRAID_STORE", "BRAID_STORE_SOCKET", "BRAID_JOB_TOKEN",
-          "BRAID_JOB_TOKEN_FILE"})
+          "BRAID_JOB_TOKEN_FILE", "BRAID_RUN_NUMBER"})
       ours = ours || name == set;
     if (!ours) kept.emplace_back(*entry);
   }

@@ -110,6 +110,7 @@ void read_torchrun(const Variables& v, Environment& here) {
   here.node_rank =
       v.number_or("GROUP_RANK", 0, here.world - 1, here.local_world == here.world ? 0 : -1);
   here.store_served = own || v.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  if (own) here.run_number = v.number_or("BRAID_RUN_NUMBER", 1, most_ranks, 0);
   here.parent_is_launcher = v.has("TORCHELASTIC_RUN_ID");
   if (here.parent_is_launcher)  // the agent's store outlives a restart of the ranks
     here.token =

@@ -124,6 +124,7 @@ std::vector<std::string> variables_of(const SpawnOptions& options, const Launche
   if (socket >= 0) add("BRAID_STORE_SOCKET", socket);
   add("BRAID_JOB_TOKEN", served.token);
   add("BRAID_STORE", "served");
+  if (options.run_number > 0) add("BRAID_RUN_NUMBER", options.run_number);
   return variables;
 }
 

@@ -8,11 +8,13 @@
 #include <utility>
 
 #include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
 
 namespace braid::report {
 
 AppendFile::AppendFile(std::filesystem::path path) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  refuse_irregular(path_);  // a pipe that nobody reads would block forever
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
   if (fd_ < 0) throw_storage("open", path_, errno);
 }
 

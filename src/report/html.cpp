@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
 #include "report/page.h"
 #include "report/page_profile.h"
 #include "report/page_ranks.h"
@@ -115,7 +115,7 @@ std::string base64(std::string_view bytes) {
 PageJson picture_json(const std::filesystem::path& run) {
   const std::filesystem::path file = run / "picture.png";
   if (!std::filesystem::exists(file)) return nullptr;
-  return "data:image/png;base64," + base64(read_text(file));
+  return "data:image/png;base64," + base64(read_regular(file));
 }
 
 PageJson summary_json(const RunLog& log) {

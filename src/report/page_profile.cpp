@@ -4,7 +4,8 @@
 #include <initializer_list>
 
 #include "braid/core/error.h"
-#include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
+#include "core/json.h"
 #include "report/memory_points.h"
 
 namespace braid::report {
@@ -17,7 +18,7 @@ constexpr size_t parts_on_page = 500;
 // The file, or null if there is none.
 ProfileJson file_json(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return nullptr;
-  return ProfileJson::parse(read_text(file));
+  return parse_json(read_regular(file));
 }
 
 std::vector<MemoryPoint> points_of(const ProfileJson& json) {
@@ -76,16 +77,22 @@ PageJson of_files(const ProfileJson& summary, const ProfileJson& memory) {
   return json;
 }
 
+DataError broken_profile(const std::filesystem::path& dir, const std::string& fault) {
+  return DataError(
+      {.what = fmt::format("the profile in {} cannot be read: {}", dir.string(), fault),
+       .why = "summary.json and rank0_memory.json are written by braid profile",
+       .fix = "profile the run again, or take that folder away"});
+}
+
 }  // namespace
 
 PageJson profile_json(const std::filesystem::path& dir) {
   try {
     return of_files(file_json(dir / "summary.json"), file_json(dir / "rank0_memory.json"));
   } catch (const ProfileJson::exception& error) {
-    throw DataError(
-        {.what = fmt::format("the profile in {} cannot be read: {}", dir.string(), error.what()),
-         .why = "summary.json and rank0_memory.json are written by braid profile",
-         .fix = "profile the run again, or take that folder away"});
+    throw broken_profile(dir, json_fault(error));
+  } catch (const JsonFault& error) {
+    throw broken_profile(dir, error.what());
   }
 }
 

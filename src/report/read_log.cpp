@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "braid/core/error.h"
+#include "braid/core/regular_file.h"
+#include "core/json.h"
 #include "report/records.h"
 
 namespace braid::report {
@@ -24,7 +26,7 @@ double number_or_zero(const LogJson& json, const char* key) {
   return json.contains(key) ? number_at(json, key) : 0;
 }
 
-int64_t integer_at(const LogJson& json, const char* key) { return json.at(key).get<int64_t>(); }
+int64_t integer_at(const LogJson& json, const char* key) { return integer_of(json.at(key), key); }
 
 std::string text_at(const LogJson& json, const char* key) {
   return json.at(key).get<std::string>();
@@ -50,7 +52,7 @@ RunInfo run_of(const LogJson& json) {
           .first_step = integer_at(json, "first_step"),
           .global_batch = integer_at(json, "global_batch"),
           .tokens_per_sample = integer_at(json, "tokens_per_sample"),
-          .ranks = json.value("ranks", int64_t{1}),  // older logs have none of these
+          .ranks = json.contains("ranks") ? integer_at(json, "ranks") : 1,  // not in older logs
           .mesh = json.value("mesh", std::string()),
           .latency = number_or_zero(json, "latency"),
           .flops_per_sample = number_at(json, "flops_per_sample"),
@@ -150,6 +152,7 @@ void take_line(RunLog& log, const LogJson& json) {
 }
 
 std::ifstream open_log(const std::filesystem::path& file) {
+  refuse_irregular(file);
   std::ifstream stream(file);
   if (!stream)
     throw DataError({.what = fmt::format("no log at {}", file.string()),
@@ -165,6 +168,21 @@ bool next_line(std::ifstream& stream, std::string& line) {
   return std::getline(stream, line) && !stream.eof();
 }
 
+// Why the line is not a record that `take` can use; empty: it has used it.
+template <class Take>
+std::string fault_of(const std::string& line, const Take& take) {
+  try {
+    const LogJson json = parse_json(line);
+    if (!json.is_object()) return "it is not a JSON object";
+    take(json);
+    return "";
+  } catch (const LogJson::exception& error) {
+    return json_fault(error);
+  } catch (const JsonFault& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
 RunLog read_log(const std::filesystem::path& file) {
@@ -173,16 +191,15 @@ RunLog read_log(const std::filesystem::path& file) {
   bool started = false;
   std::ifstream stream = open_log(file);
   for (int64_t number = 1; next_line(stream, line); ++number) {
-    try {
-      const LogJson json = LogJson::parse(line);
+    const std::string fault = fault_of(line, [&](const LogJson& json) {
       take_line(log, json);
       started = started || json.at("type") == "run";
-    } catch (const LogJson::exception& error) {
-      throw DataError({.what = fmt::format("this is not a record: {}", error.what()),
+    });
+    if (!fault.empty())
+      throw DataError({.what = fmt::format("this is not a record: {}", fault),
                        .why = "each line of a log is one JSON object with the fields of its type",
                        .fix = "take that line out of the file, or name another run",
                        .where = fmt::format("{}:{}", file.string(), number)});
-    }
   }
   if (!started)
     throw DataError({.what = fmt::format("{} has no record of type run", file.string()),
@@ -191,15 +208,20 @@ RunLog read_log(const std::filesystem::path& file) {
   return log;
 }
 
+// Lines that are no records of a run (a power cut left them, or another program wrote them) are
+// passed over: they must not keep a run from going on.
 std::string lines_until(const std::filesystem::path& file, int64_t step) {
   std::string kept, line;
   std::ifstream stream = open_log(file);
   while (next_line(stream, line)) {
-    // What a power cut left unreadable must not keep a run from going on.
-    const LogJson json = LogJson::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) continue;
-    const char* key = json.value("type", "") == "run" ? "first_step" : "step";
-    if (json.value(key, int64_t{0}) > step) continue;
+    int64_t at = 0;
+    const std::string fault = fault_of(line, [&](const LogJson& json) {
+      RunLog record;
+      take_line(record, json);
+      const char* key = json.at("type") == "run" ? "first_step" : "step";
+      if (json.contains(key)) at = integer_at(json, key);
+    });
+    if (!fault.empty() || at > step) continue;
     kept += line;
     kept += '\n';
   }

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "braid/core/error.h"
+#include "core/json.h"
 
 namespace braid::report {
 namespace {
@@ -68,7 +69,7 @@ void read_events(const std::filesystem::path& file, const EachEvent& each) {
     const json head = json::parse(in, callback);
     if (!head.is_object() || !head.contains("traceEvents")) throw no_trace(file, "no traceEvents");
   } catch (const json::exception& error) {
-    throw no_trace(file, error.what());
+    throw no_trace(file, json_fault(error));
   }
 }
 

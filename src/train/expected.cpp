@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "braid/core/error.h"
-#include "braid/core/fs.h"
+#include "braid/core/regular_file.h"
 #include "braid/core/units.h"
+#include "core/json.h"
 
 namespace braid::train {
 namespace {
@@ -29,11 +30,11 @@ Expected expected_of(const nlohmann::json& json) {
   Expected expected;
   expected.device = json.at("device").get<std::string>();
   expected.layout = json.at("layout").get<std::string>();
-  expected.world = json.at("gpus").get<int64_t>();
+  expected.world = integer_of(json.at("gpus"), "gpus");
   expected.step_seconds = json.at("step_seconds").get<double>();
   for (const nlohmann::json& rank : json.at("ranks"))
     expected.ranks.push_back({.name = rank.at("name").get<std::string>(),
-                              .bytes = rank.at("bytes").get<int64_t>(),
+                              .bytes = integer_of(rank.at("bytes"), "bytes"),
                               .moment = rank.at("moment").get<std::string>()});
   return expected;
 }
@@ -43,12 +44,17 @@ Expected expected_of(const nlohmann::json& json) {
 std::optional<Expected> read_expected(const std::filesystem::path& dir) {
   const std::filesystem::path file = dir / "plan.json";
   if (!std::filesystem::exists(file)) return std::nullopt;
+  const auto no_plan = [&](const std::exception& error) {
+    return DataError({.what = fmt::format("{} is no plan: {}", file.string(), json_fault(error)),
+                      .why = "it is what `braid plan CONFIG --leave` wrote",
+                      .fix = fmt::format("write it again, or rm {}", file.string())});
+  };
   try {
-    return expected_of(nlohmann::json::parse(read_text(file)));
+    return expected_of(parse_json(read_regular(file)));
   } catch (const nlohmann::json::exception& error) {
-    throw DataError({.what = fmt::format("{} is no plan: {}", file.string(), error.what()),
-                     .why = "it is what `braid plan CONFIG --leave` wrote",
-                     .fix = fmt::format("write it again, or rm {}", file.string())});
+    throw no_plan(error);
+  } catch (const JsonFault& error) {
+    throw no_plan(error);
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "braid/core/error.h"
 
 namespace braid::train {
@@ -206,6 +208,12 @@ void describe(Fields& fields, ValidOptions& options) {
 void describe(Fields& fields, PlaceOptions& options) {
   fields.field("name", options.name, "name of the run");
   fields.field("dir", options.dir, "folder of the run; empty: runs/<name>");
+  fields.choice("exists", options.exists, {"next", "refuse"},
+                "what a new run does if its folder already holds a run or is in use: take the next "
+                "free one (name-2, name-3, ...), or refuse to start");
+  fields.field("wait", options.wait,
+               "with --resume: how long to wait for an earlier process of the same run to end",
+               {.at_least = 0});
 }
 
 void describe(Fields& fields, ProfileOptions& options) {
@@ -302,7 +310,33 @@ int64_t global_batch_of(const TrainOptions& options, int64_t ranks) {
   return options.global_batch.value_or(1);
 }
 
+void check_place(const PlaceOptions& options) {
+  constexpr size_t longest = 200;  // of the 255 bytes of a file's name: -2, -3, ... may follow
+  const auto controls = [](const std::string& text) {
+    return std::any_of(text.begin(), text.end(),
+                       [](unsigned char c) { return c < 32 || c == 127; });
+  };
+  const std::string& name = options.name;
+  const std::string rule = "it is the name of one folder below runs/";
+  const auto refuse = [&](const std::string& what, const std::string& why) {
+    throw ConfigError({.what = what,
+                       .why = why,
+                       .fix =
+                           "--set run.name=<letters, digits, - and _>; --set run.dir=<path> puts "
+                           "the run into any folder"});
+  };
+  if (controls(name) || controls(options.dir))
+    refuse(fmt::format("{} contains a control character", controls(name) ? "run.name" : "run.dir"),
+           "it is printed on terminals and becomes the name of a folder");
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
+    refuse(fmt::format("run.name = \"{}\" is not the name of a folder", name), rule);
+  if (name.size() > longest)
+    refuse(fmt::format("run.name has {} bytes, at most {} are allowed", name.size(), longest),
+           rule);
+}
+
 std::string run_dir(const RunOptions& options) {
+  check_place(options.run);
   return options.run.dir.empty() ? "runs/" + options.run.name : options.run.dir;
 }
 

@@ -7,37 +7,25 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <set>
+#include <sstream>
 
+#include "braid/comm/texts.h"
 #include "braid/core/accelerator.h"
 #include "braid/core/cpu.h"
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
 #include "braid/core/units.h"
+#include "braid/train/folder.h"
 #include "braid/train/kept_data.h"
 #include "braid/train/layout.h"
 #include "braid/train/out_of_memory.h"
 
 namespace braid::train {
 namespace {
-
-namespace fs = std::filesystem;
-
-void refuse_used_folder(const fs::path& dir) {
-  const fs::path saved = dir / "checkpoints";
-  if (!fs::is_directory(saved) || fs::is_empty(saved)) return;
-  throw ConfigError(
-      {.what = fmt::format("{} already holds checkpoints of a run", dir.string()),
-       .why = "a new run would mix with it",
-       .fix = fmt::format("continue it with --resume, choose --set run.name=<other>, or rm -r {}",
-                          dir.string())});
-}
-
-bool holds_run(const fs::path& dir) {
-  return fs::exists(dir / "log.jsonl") || fs::exists(dir / "checkpoints");
-}
 
 ConfigError shape_mismatch(const char* key, int64_t model, int64_t data) {
   return ConfigError({.what = fmt::format("{} = {}, but the data have {}", key, model, data),
@@ -91,41 +79,91 @@ void check_tokens(int64_t sequence, const data::SampleSpec& spec) {
                        .fix = fmt::format("--set data.sequence={}", sequence)});
 }
 
-void keep_config(const RunOptions& options, const SessionOptions& given) {
-  const fs::path dir = run_dir(options);
-  if (!given.ranks.first() || (given.profile && holds_run(dir))) return;
-  write_atomic(dir / "config.yaml", resolved_yaml(options));
+// What a message of rank 0 says to the others: an exit code and the three parts of a complaint.
+std::string refusal_text(const Error& error) {
+  const Complaint& c = error.complaint();
+  return fmt::format("!{}\n{}\n{}\n{}", static_cast<int>(error.code()), c.what, c.why, c.fix);
 }
 
-void open_folder(const RunOptions& options, const SessionOptions& given) {
+Error refusal_from(const std::string& text) {
+  std::istringstream lines(text.substr(1));
+  int code = 0;
+  Complaint c;
+  lines >> code >> std::ws;
+  for (std::string* part : {&c.what, &c.why, &c.fix}) std::getline(lines, *part);
+  return {std::move(c), static_cast<Exit>(code)};
+}
+
+// Rank 0 decides which folder it is, and holds it; all ranks hear the number, or why there is none.
+RunFolder claim_folder(RunOptions& options, const SessionOptions& given) {
+  RunFolder folder;
+  if (given.claimed) return folder;  // by the process that started the ranks
+  std::string said;
+  std::exception_ptr refused;
+  try {
+    const Use use = given.profile ? Use::profile : given.resume ? Use::resume : Use::fresh;
+    if (given.ranks.first()) folder = RunFolder(options, use);
+    said = std::to_string(folder.number());
+  } catch (const Error& error) {
+    said = refusal_text(error);
+    refused = std::current_exception();
+  }
+  said = comm::exchange_texts(given.ranks.control, said).front();
+  if (refused) std::rethrow_exception(refused);
+  if (said.starts_with('!')) throw refusal_from(said);
+  options = numbered(std::move(options), std::stoll(said));
+  return folder;
+}
+
+// What can be refused is refused before a folder is made.
+void settle_run(const RunOptions& options, const SessionOptions& given) {
   settle_math();
   check(options);
   if (options.memory.keep_freed && device_of(options.train, given.ranks.gpu).is_cpu())
     keep_freed_memory();
-  if (given.ranks.alone()) {
-    parallel::resolve(options.mesh, 1, static_cast<int>(options.train.zero));  // refuses many ranks
-    if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
-  }
-  const fs::path dir = run_dir(options);
-  if (!given.resume && !given.profile) refuse_used_folder(dir);
-  given.ranks.control.barrier().wait();  // nobody writes before all have looked
-  if (given.ranks.first()) make_dirs(dir);
-  if (!given.resume) keep_config(options, given);
+  if (!given.ranks.alone()) return;
+  parallel::resolve(options.mesh, 1, static_cast<int>(options.train.zero));  // refuses many ranks
+  if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
 }
 
-Session session_of(nn::Model& model, Splits data, RunOptions options, const SessionOptions& given) {
+// The run that lies in the folder of a profile keeps its config and its records.
+bool keeps_records(const RunOptions& options, const SessionOptions& given) {
+  return given.ranks.first() && !(given.profile && holds_run(run_dir(options)));
+}
+
+void keep_config(const RunOptions& options, const SessionOptions& given) {
+  if (!keeps_records(options, given)) return;
+  write_atomic(std::filesystem::path(run_dir(options)) / "config.yaml", resolved_yaml(options));
+}
+
+// At each step and before each save: has another process taken the folder over?
+Ranks guarded(Ranks ranks, std::shared_ptr<RunFolder> folder) {
+  ranks.progress = [folder = std::move(folder),
+                    tell = std::move(ranks.progress)](const std::string& what) {
+    folder->check();
+    if (tell) tell(what);
+  };
+  return ranks;
+}
+
+Session session_of(nn::Model& model, Splits data, RunOptions options, const SessionOptions& given,
+                   RunFolder claimed) {
   options.run.spec = given.config_spec;
   const std::string dir = run_dir(options);
+  const bool records = keeps_records(options, given);
   Session session;
-  const bool first = given.ranks.first() && !(given.profile && holds_run(dir));
+  session.dir = dir;
+  session.folder = std::make_shared<RunFolder>(std::move(claimed));
+  if (!given.resume) keep_config(options, given);
   session.log = std::make_unique<Log>(LogOptions{.rank = static_cast<int>(given.ranks.mesh.rank()),
-                                                 .file = first ? dir + "/out.log" : "",
+                                                 .file = records ? dir + "/out.log" : "",
                                                  .quiet = given.quiet});
+  if (!session.folder->note().empty()) session.log->warning(session.folder->note());
   session.sinks = std::make_unique<report::Sinks>(
-      first ? report::open_sinks(options.report, dir, *session.log, given.terminal)
-            : report::Sinks());
+      records ? report::open_sinks(options.report, dir, *session.log, given.terminal)
+              : report::Sinks());
   session.trainer = std::make_unique<Trainer>(model, std::move(data), options, *session.sinks,
-                                              *session.log, given.ranks);
+                                              *session.log, guarded(given.ranks, session.folder));
   if (given.resume) {
     session.trainer->resume();  // may refuse the config: the folder keeps its own until then
     keep_config(options, given);
@@ -261,35 +299,38 @@ void copy_weights(nn::Model& model, const State& weights, const WeightsOrigin& o
   for (const Param& param : model.params()) param.tensor.copy_(weights.tensor(param.name));
 }
 
-void check_ranks(const RunOptions& options, int64_t world, bool resume) {
+void check_ranks(const RunOptions& options, int64_t world) {
   check_layout(options,
                parallel::Mesh(options.mesh, world, 0, static_cast<int>(options.train.zero)));
-  if (!resume) refuse_used_folder(run_dir(options));
 }
 
 Session open_session(const RunOptions& wanted, SessionOptions given) {
-  const RunOptions asked = given.resume ? with_statistics_of_checkpoint(wanted) : wanted;
+  RunOptions asked = given.resume ? with_statistics_of_checkpoint(wanted) : wanted;
   Splits splits = open_splits(asked);  // before the folder is made: wrong data leave nothing behind
   if (given.profile) splits.valid = splits.test = nullptr;
+  settle_run(asked, given);
+  RunFolder folder = claim_folder(asked, given);
   forget_memory_reports(asked, given.ranks);
   const Fitted fitted = fit_to_memory(asked, given.ranks);
   const RunOptions& options = fitted.options;
-  open_folder(options, given);
   given.ranks.ledger = limited_memory(options, device_of(options.train, given.ranks.gpu));
   return reporting_memory(
       {.options = options, .ranks = given.ranks, .during = [] { return "building the model"; }},
       [&] {
         std::unique_ptr<nn::Model> model = trained_model(options, given.ranks);
-        Session session = session_of(*model, std::move(splits), options, given);
+        Session session = session_of(*model, std::move(splits), options, given, std::move(folder));
         for (const std::string& line : fitted.lines) session.log->info(line);
         session.model = std::move(model);
         return session;
       });
 }
 
-EndRecord fit(nn::Model& model, Splits data, const RunOptions& options, SessionOptions given) {
-  open_folder(options, given);
-  return session_of(model, std::move(data), options, given).trainer->fit();
+EndRecord fit(nn::Model& model, Splits data, const RunOptions& given_options,
+              SessionOptions given) {
+  RunOptions options = given_options;
+  settle_run(options, given);
+  RunFolder folder = claim_folder(options, given);
+  return session_of(model, std::move(data), options, given, std::move(folder)).trainer->fit();
 }
 
 }  // namespace braid::train

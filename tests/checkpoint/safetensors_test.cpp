@@ -122,7 +122,8 @@ TEST(Safetensors, BrokenFilesAreNamedWithTheReason) {
   EXPECT_TRUE(contains(complaint(good.substr(0, 5)), "it has 5 bytes"));
   EXPECT_TRUE(contains(complaint(good.substr(0, 20)), "header should take"));
   EXPECT_TRUE(contains(complaint(std::string(8, '\xff') + "{}"), "header should take"));
-  EXPECT_TRUE(contains(complaint(crafted("not json", 0)), "not a JSON object"));
+  EXPECT_TRUE(
+      contains(complaint(crafted("not json", 0)), "its header is not valid: it is not JSON"));
   EXPECT_TRUE(contains(error_of([&] { read_safetensors(dir / "no"); }), "No such file"));
   EXPECT_TRUE(contains(error_of([&] { read_safetensors(dir.path()); }), "Is a directory"));
 }

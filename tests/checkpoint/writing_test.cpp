@@ -70,6 +70,7 @@ Job job_of(const fs::path& dir, int64_t step, int rank, int ranks, double timeou
   job.manifest.world = ranks;
   job.manifest.token = token;
   take_late(job.plans, mine);
+  fs::create_directories(job.temporary);  // in a run rank 0 does, before the others hear of it
   return job;
 }
 
@@ -231,6 +232,8 @@ TEST(Writing, FullDiskOnAllRanks) {
                 contains(text, "rank 0 has given it up") ||
                 contains(text, "could not write its share"))
         << text;
+    for (const auto& item : fs::directory_iterator(dir / "ck"))
+      EXPECT_EQ(item.path().string().find(".tmp-"), std::string::npos) << item.path();
     EXPECT_EQ(store.newest()->snapshot.step, 1);
     small.step = 3;
     store.save(small);
@@ -242,14 +245,17 @@ TEST(Writing, FullDiskOnAllRanks) {
 
 TEST(Writing, AnErrorOfTheThreadComesOutOnce) {
   const test::TempDir dir;
-  std::ofstream(dir / "ck") << "a file";
   Store store(dir / "ck");
   const Snapshot snapshot{.step = 1, .state = state_of(Layout::whole, 0, 1, 1)};
+  before_fsync = [](int) {
+    throw StorageError({.what = "cannot sync x", .why = "the disk is gone", .fix = ""});
+  };
   store.save(snapshot);
   while (store.busy()) usleep(100);
-  EXPECT_TRUE(contains(error_of([&] { store.check(); }), "cannot create the folder"));
+  before_fsync = nullptr;
+  EXPECT_TRUE(contains(error_of([&] { store.check(); }), "cannot sync x"));
   store.wait();
-  fs::remove(dir / "ck");
+  EXPECT_TRUE(fs::is_empty(dir / "ck"));
   store.save(snapshot);
   store.wait();
   EXPECT_EQ(store.list().size(), 1u);

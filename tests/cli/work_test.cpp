@@ -27,7 +27,11 @@ TEST_F(Cli, TrainWritesTheRunFolderAndSaysWhere) {
   for (const char* file : {"config.yaml", "log.jsonl", "report.html", "out.log", "checkpoints"})
     EXPECT_TRUE(fs::exists(dir / "mlp" / file)) << file;
   EXPECT_TRUE(contains(text_of(dir / "mlp/log.jsonl"), config("mlp")));  // what was typed
-  EXPECT_TRUE(contains(train("mlp").err, "already holds checkpoints"));
+  const Outcome again = train("mlp");
+  EXPECT_TRUE(contains(again.out, "results are in " + at("mlp-2")));
+  EXPECT_TRUE(contains(again.err, at("mlp") + " already holds a run: this run goes into"));
+  expect_complaint(train("mlp", {"--set", "run.exists=refuse"}), Exit::config,
+                   {"already holds a run", "--resume"});
 }
 
 TEST_F(Cli, QuietSaysNothingButTheEnd) { EXPECT_EQ(train("mlp", {"--quiet"}).err, ""); }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "support/command.h"
 #include "train/run.h"
 
 namespace braid::train {
@@ -190,11 +191,14 @@ TEST_F(Limits, PatienceNeedsValidationData) {
                        "valid.patience = 2, but there are no validation data"));
 }
 
-TEST_F(Limits, AUsedFolderIsRefused) {
-  const RunOptions options = run_of(mlp_run, {"run.dir=" + (dir / "run").string()});
+TEST_F(Limits, AUsedFolderIsLeftAlone) {
+  RunOptions options = run_of(mlp_run, {"run.dir=" + (dir / "run").string()});
   open_session(options, {.quiet = true}).trainer->fit();
+  EXPECT_EQ(open_session(options, {.quiet = true}).dir, (dir / "run-2").string());
+  EXPECT_TRUE(contains(test::text_of(dir / "run-2/config.yaml"), "run-2"));
+  options.run.exists = IfExists::refuse;
   const std::string text = error_of([&] { open_session(options, {.quiet = true}); });
-  EXPECT_TRUE(contains(text, "already holds checkpoints of a run"));
+  EXPECT_TRUE(contains(text, "already holds a run"));
   EXPECT_TRUE(contains(text, "--resume"));
   EXPECT_EQ(open_session(options, {.resume = true, .quiet = true}).trainer->fit().step, 12);
 }

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Made-up data in the layouts that braid reads: `braid data make`, the demo and the tests.
+//
+//   data::make_weather("data/weather", {.channels = 4, .height = 32, .width = 64, .frames = 700});
+//
+// made.json in the folder lists what was made. Without `force` no other file is overwritten, and a
+// folder that holds other files is refused (ConfigError); so is a disk with too little free space
+// (StorageError).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +23,7 @@ struct WeatherOptions {
   int64_t train_years = 1, valid_years = 1, test_years = 1;
   int64_t first_year = 1990;
   uint64_t seed = 1;
+  bool force = false;  // write although the folder holds files of others
 };
 void make_weather(const std::filesystem::path& dir, WeatherOptions options,
                   const Progress& progress = {});
@@ -26,6 +33,7 @@ void make_weather(const std::filesystem::path& dir, WeatherOptions options,
 struct SlicesOptions {
   int64_t channels = 3, height = 720, width = 1440, days = 365, years = 1, first_year = 2008;
   uint64_t seed = 1;
+  bool force = false;
 };
 void make_slices(const std::filesystem::path& dir, SlicesOptions options,
                  const Progress& progress = {});
@@ -36,6 +44,7 @@ struct TokensOptions {
   int64_t tokens = 1 << 20, vocabulary = 50257;
   bool header = true;
   uint64_t seed = 1;
+  bool force = false;
 };
 void make_tokens(const std::filesystem::path& file, TokensOptions options,
                  const Progress& progress = {});

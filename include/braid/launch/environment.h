@@ -42,6 +42,7 @@ struct Environment {
   int columns = 80;
   std::string job_id = {};  // SLURM
   std::string host = {};
+  int run_number = 0;  // of the run folder that the launcher has claimed; 0: it claimed none
 };
 
 using Lookup = std::function<std::optional<std::string>(const char* name)>;

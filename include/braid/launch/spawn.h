@@ -22,6 +22,7 @@ struct SpawnOptions {
   int ranks = 1;                          // on this host
   std::vector<std::string> command = {};  // path of the program and its arguments
   std::filesystem::path log_dir = "logs";
+  int run_number = 0;  // told to the ranks: see Environment
   Environment here = {};
   Options launch = {};
   double talk_seconds = 4;    // for the others to find out and say what they lost

@@ -70,9 +70,13 @@ struct ValidOptions {
   std::optional<double> psnr_range;  // none: max - min of each target; 0: the maximum of each
 };
 
+enum class IfExists { next, refuse };  // what a new run does in a folder that holds a run already
+
 struct PlaceOptions {
   std::string name = "run";
-  std::string dir;        // empty: runs/<name>
+  std::string dir;  // empty: runs/<name>
+  IfExists exists = IfExists::next;
+  Seconds wait{20};       // for an earlier process of the run to end, when it is resumed
   std::string spec = {};  // not a key: what was typed, configs/vit.yaml:short, for the record
 };
 
@@ -117,12 +121,13 @@ void describe(Fields& fields, OptimizerSection& options);
 void describe(Fields& fields, RunOptions& options);
 
 RunOptions load_run(const std::string& spec, const std::vector<std::string>& sets = {});
-void check(const RunOptions& options);  // ConfigError for what cannot work together
+void check(const RunOptions& options);          // ConfigError for what cannot work together
+void check_place(const PlaceOptions& options);  // ConfigError for a name that is a path
 std::string resolved_yaml(const RunOptions& options);
 std::vector<OptionRow> all_options();  // of every section and every model, for help and docs
 
 Precision policy_of(const TrainOptions& options);
 int64_t global_batch_of(const TrainOptions& options, int64_t ranks);
-std::string run_dir(const RunOptions& options);
+std::string run_dir(const RunOptions& options);  // checks the place, too
 
 }  // namespace braid::train

@@ -11,6 +11,7 @@
 #include "braid/core/log.h"
 #include "braid/nn/model.h"
 #include "braid/report/sink.h"
+#include "braid/train/folder.h"
 #include "braid/train/options.h"
 #include "braid/train/ranks.h"
 #include "braid/train/trainer.h"
@@ -21,12 +22,16 @@ struct SessionOptions {
   report::Terminal terminal = {};
   Ranks ranks = {};  // of a Job; as it is, one rank alone
   bool resume = false;
+  bool claimed = false;          // the process that started the ranks holds the folder
   bool quiet = false;            // no lines and no bar on the terminal
   bool profile = false;          // training data alone; what lies in the folder stays as it is
   std::string config_spec = {};  // as typed, for the record
 };
 
+// Members end in reverse order: the folder is released when nobody writes any more.
 struct Session {
+  std::string dir;  // run_dir of the run, whose name may have become my-2
+  std::shared_ptr<RunFolder> folder;
   std::unique_ptr<Log> log;
   std::unique_ptr<report::Sinks> sinks;
   std::unique_ptr<nn::Model> model;
@@ -37,12 +42,12 @@ struct Session {
 EndRecord fit(nn::Model& model, Splits data, const RunOptions& options,
               SessionOptions session = {});
 
-// Makes the run folder, writes config.yaml into it, opens data and model. Without `resume`, a
-// folder that already holds checkpoints is refused, so that nothing saved is lost.
+// Claims the run folder, writes config.yaml into it, opens data and model. Without `resume` a
+// folder that holds a run already is left alone: the run takes the next free name (run.exists).
 Session open_session(const RunOptions& options, SessionOptions session = {});
 
 // What would be refused on so many ranks, before they are started. Throws ConfigError.
-void check_ranks(const RunOptions& options, int64_t world, bool resume);
+void check_ranks(const RunOptions& options, int64_t world);
 
 Splits open_splits(const RunOptions& options);
 // What this rank holds of the model, on the device that options name; without memory where ZeRO-3
