@@ -51,8 +51,9 @@ Store Store::tcp(const TcpStoreOptions& options) {
     throw CommError(
         {.what =
              fmt::format("no store at {}:{}: {}", options.host, options.port, store_reason(error)),
-         .why = options.server ? "the first rank serves the store on a port that nobody else uses"
-                               : "every rank reaches the store of the first rank",
+         .why = options.server
+                    ? "the first rank serves the store on a port that no other program uses"
+                    : "every rank reaches the store of the first rank",
          .fix = options.server
                     ? "choose another port, or 0 for any"
                     : "check that rank 0 runs, and that this host reaches its address and port"});
@@ -77,7 +78,7 @@ std::string Store::get(const std::string& key, double timeout_seconds) const {
     state_->store->wait({key}, store_timeout(timeout_seconds));
     return state_->store->get_to_str(key);
   } catch (const c10::Error& error) {
-    throw CommError({.what = fmt::format("nobody set {} in the store within {} s: {}", key,
+    throw CommError({.what = fmt::format("no rank set {} in the store within {} s: {}", key,
                                          timeout_seconds, store_reason(error)),
                      .why = "another rank sets it when it comes to the same point",
                      .fix = "look for a rank that did not start, or ended early"});

@@ -74,9 +74,10 @@ ConfigError no_meeting_place(const Environment& here) {
 
 CommError not_our_store(const MeetingPlace& place, bool other_job) {
   return CommError(
-      {.what = other_job
-                   ? fmt::format("the store at {}:{} is of another job", place.host, place.port)
-                   : fmt::format("the store at {}:{} is of no braid job", place.host, place.port),
+      {.what =
+           other_job
+               ? fmt::format("the store at {}:{} belongs to another job", place.host, place.port)
+               : fmt::format("the store at {}:{} belongs to no braid job", place.host, place.port),
        .why =
            "ranks show a token of their job where they meet, and this rank's is not the one that "
            "was set there",

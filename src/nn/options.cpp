@@ -63,7 +63,7 @@ void describe(Fields& fields, MoeOptions& o) {
                "times tokens / experts * top_k: most tokens of a sample that an expert takes; "
                "none: all of them");
   fields.field("min_capacity", o.min_capacity,
-               "an expert takes at least so many tokens of a sample", {.at_least = 0});
+               "smallest capacity of an expert, in tokens of a sample", {.at_least = 0});
   fields.field("aux_loss", o.aux_loss, "weight of the balance of switch, gshard and top_k",
                {.at_least = 0});
   fields.field("importance_loss", o.importance_loss, "weight of the balance of noisy_top_k's gates",
@@ -78,7 +78,7 @@ void describe(Fields& fields, MoeOptions& o) {
                {.at_least = 0});
   fields.field("hidden", o.hidden, "hidden width of an expert; 0: that of the MLP",
                {.at_least = 0});
-  fields.field("every", o.every, "the last of so many blocks has the experts", {.at_least = 1});
+  fields.field("every", o.every, "one block in every N has experts: the last one", {.at_least = 1});
 }
 
 void describe(Fields& fields, GptOptions& o) {

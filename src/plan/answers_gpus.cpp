@@ -97,7 +97,7 @@ ScalingPoint point_of(const Request& request, const std::vector<ScalingPoint>& b
   point.efficiency = 0;
   std::optional<Plan> plan = best_plan(request);
   if (!plan) {
-    point.plan.reason = "no mesh of so many GPUs";
+    point.plan.reason = "no mesh has this number of GPUs";
     return point;
   }
   point.plan = std::move(*plan);
@@ -139,10 +139,11 @@ Answer fewest_gpus(const Request& request) {
     }
   }
   if (nearest) answer.plan = *nearest;
-  answer.text = nearest
-                    ? fmt::format("it does not fit on up to {} GPUs; the nearest miss is {}: {}",
-                                  most, to_text(nearest->choice), miss_text(*nearest, room))
-                    : fmt::format("no mesh of up to {} GPUs goes with this model and batch", most);
+  answer.text =
+      nearest
+          ? fmt::format("it does not fit on up to {} GPUs; the nearest miss is {}: {}", most,
+                        to_text(nearest->choice), miss_text(*nearest, room))
+          : fmt::format("no mesh of up to {} GPUs is compatible with this model and batch", most);
   return answer;
 }
 

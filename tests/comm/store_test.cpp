@@ -25,7 +25,7 @@ void use(const comm::Store& store) {
   EXPECT_FALSE(store.has("a"));
   EXPECT_EQ(below.get("a"), "2");
   const std::string text = test::error_of([&] { store.get("never", 0.05); });
-  EXPECT_TRUE(test::contains(text, "nobody set never in the store within 0.05 s"));
+  EXPECT_TRUE(test::contains(text, "no rank set never in the store within 0.05 s"));
 }
 
 TEST(Store, InMemory) { use(comm::Store::in_memory()); }

@@ -63,7 +63,7 @@ TEST(Meeting, NamesAPlaceWhereNobodyListens) {
   const int port = free_port();
   const std::string text =
       test::error_of([&] { open_world(place(1, 2, port), {.timeout = {0.2}}); });
-  EXPECT_TRUE(contains(text, "nobody listens at 127.0.0.1:" + std::to_string(port)));
+  EXPECT_TRUE(contains(text, "nothing listens at 127.0.0.1:" + std::to_string(port)));
 }
 
 TEST(Meeting, NamesThePortInUse) {
@@ -94,7 +94,7 @@ TEST(Meeting, AnotherJobAtTheSamePortIsRefused) {
   });
   EXPECT_EQ(errors[0], "");
   EXPECT_EQ(errors[1], "");
-  EXPECT_TRUE(contains(errors[2], "127.0.0.1:" + std::to_string(port) + " is of another job"));
+  EXPECT_TRUE(contains(errors[2], "127.0.0.1:" + std::to_string(port) + " belongs to another job"));
 }
 
 TEST(Meeting, ASecondProcessWithTheSameRankIsRefused) {
@@ -111,7 +111,7 @@ TEST(Meeting, AStrangersStoreIsRefused) {
   const comm::Store strangers = comm::Store::tcp({.server = true});
   const std::string text =
       test::error_of([&] { open_world(place(1, 2, strangers.port()), {.timeout = {0.3}}); });
-  EXPECT_TRUE(contains(text, "is of no braid job"));
+  EXPECT_TRUE(contains(text, "belongs to no braid job"));
 }
 
 // A stranger who connects and talks does not disturb those who meet, and sees no key of theirs.
