@@ -5,23 +5,30 @@ JOBS ?= $(shell nproc)
 BRAID = build/bin/braid
 DEMO = runs/demo
 
-.PHONY: all setup configure demo test test-full asan tidy format format-check bench cuda install clean help
+NINJA = NINJA_STATUS='build: step %f of %t, %e s  ' ninja -j $(JOBS)
+
+.PHONY: all setup configure command demo test test-full asan tidy format format-check bench cuda install clean help
 
 all: configure  ## build everything; the command is build/bin/braid
-	@ninja -C build -j $(JOBS) --quiet
+	@$(NINJA) -C build
 
 setup:  ## install the system packages of tools/packages.txt and the pinned torch
 	@tools/setup
 
-configure: setup
-	@test -e build/build.ninja -a -z "$(FRESH)" || cmake --preset $(PRESET) --log-level=WARNING
+configure:
+	@tools/setup --test
+	@grep -qs '^BRAID_TESTS:BOOL=ON' build/CMakeCache.txt || cmake --preset $(PRESET) -DBRAID_TESTS=ON --log-level=WARNING
 
-demo: all  ## train the small weather ViT on made-up weather, on the CPU, in under two minutes
+command: setup  ## build the command alone
+	@test -e build/build.ninja || cmake --preset $(PRESET) -DBRAID_TESTS=OFF -DBRAID_BENCH=OFF --log-level=WARNING
+	@$(NINJA) -C build braid_command
+
+demo: command  ## train the small weather ViT on made-up weather, on the CPU, in under two minutes
 	@test -e data/demo/stats/global_stds.npy || $(BRAID) data make weather data/demo --shape 4,32,64 --frames 700 --years 2
 	@rm -rf $(DEMO)
 	@$(BRAID) train configs/vit.yaml:demo --set run.dir=$(DEMO)
 
-test: all  ## all tests of a commit (<= 10 minutes on 2 cores)
+test: all  ## all tests of a commit (<= 8 minutes on 2 cores)
 	@tools/venv
 	@tools/run-tests build cpu
 
@@ -31,10 +38,10 @@ test-full: all format-check tidy asan  ## what make test leaves out: the long ma
 asan: setup  ## the tests under address and undefined-behaviour sanitizers
 	@tools/setup --full
 	@cmake --preset asan --log-level=WARNING
-	@ninja -C build/asan -j $(JOBS) --quiet
+	@$(NINJA) -C build/asan
 	@tools/run-tests build/asan cpu
 
-tidy: setup  ## clang-tidy over the whole library
+tidy: setup  ## clang-tidy over what changed since the commit of .ci/checked; TIDY=all: over everything
 	@tools/setup --full
 	@tools/tidy
 
@@ -48,12 +55,12 @@ format-check:
 
 bench: setup  ## benchmarks beside their peers; results in bench/results
 	@cmake --preset $(PRESET) -DBRAID_BENCH=ON --log-level=WARNING
-	@ninja -C build -j $(JOBS) --quiet
+	@$(NINJA) -C build
 	@bench/run
 
 cuda: setup  ## also libbraid_cuda, in build/cuda (needs nvcc 13)
 	@cmake --preset cuda --log-level=WARNING
-	@ninja -C build/cuda -j $(JOBS) --quiet
+	@$(NINJA) -C build/cuda
 
 install: all  ## into PREFIX (default /usr/local)
 	@cmake --install build --prefix $(or $(PREFIX),/usr/local)

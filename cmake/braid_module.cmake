@@ -2,9 +2,10 @@
 # braid_module(name [DEPENDS module...] [LINK target...] [HEAVY] [EXCLUDE file...])
 #   One module of the house: all src/<name>/*.cpp as an object library. DEPENDS are the modules it may see; a test of
 #   the module links those and no others, so a call against the order does not link. HEAVY precompiles torch's headers.
-# braid_test(folder [OF module] [TOGETHER] [LABELS label...] [LINK target...] [SOURCES file...] [EXCEPT test...])
+# braid_test(folder [OF module] [TOGETHER [APART test...]] [LABELS label...] [LINK target...] [SOURCES file...] [EXCEPT test...])
 #   All tests/<folder>/*_test.cpp and SOURCES as one program <folder>_test that links the module (by default of the
-#   folder's name). EXCEPT: tests that do not run under sanitizers.
+#   folder's name). TOGETHER: four processes run them all, but for those of APART, which have a process each.
+#   EXCEPT: tests that do not run under sanitizers.
 function(braid_module name)
   cmake_parse_arguments(arg "HEAVY" "" "DEPENDS;LINK;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -45,7 +46,7 @@ function(braid_link target module)
 endfunction()
 
 function(braid_test module)
-  cmake_parse_arguments(arg "TOGETHER" "OF" "LINK;LABELS;SOURCES;EXCEPT" ${ARGN})
+  cmake_parse_arguments(arg "TOGETHER" "OF" "LINK;LABELS;SOURCES;EXCEPT;APART" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${module}/*_test.cpp)
   list(APPEND sources ${arg_SOURCES})
   if(NOT sources OR (BRAID_SANITIZE AND full IN_LIST arg_LABELS))
@@ -86,15 +87,21 @@ function(braid_test module)
     set_tests_properties(${module} PROPERTIES TIMEOUT 1200 LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
     return()
   endif()
-  if(arg_TOGETHER)  # half a second a process would be most of the time of a thousand small tests
+  set(single)
+  if(arg_TOGETHER)  # half a second per process would be most of the time of a thousand small tests
+    list(JOIN arg_APART : apart)
+    math(EXPR together "${timeout} * 5")
     foreach(shard RANGE 1 4)
       math(EXPR index "${shard} - 1")
-      add_test(NAME ${module}.${shard} COMMAND ${module}_test)
-      set_tests_properties(${module}.${shard} PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}"
+      add_test(NAME ${module}.${shard} COMMAND ${module}_test "--gtest_filter=-${apart}")
+      set_tests_properties(${module}.${shard} PROPERTIES TIMEOUT ${together} LABELS "${arg_LABELS}"
         ENVIRONMENT "${environment};GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${index}")
     endforeach()
-    return()
+    if(NOT arg_APART)
+      return()
+    endif()
+    set(single TEST_FILTER "${apart}")
   endif()
-  gtest_discover_tests(${module}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${module}_test ${single} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${timeout} LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
 endfunction()

@@ -9,6 +9,7 @@
 #include "braid/comm/group.h"
 #include "braid/comm/watch.h"
 #include "braid/core/error.h"
+#include "braid/core/module.h"
 #include "braid/core/observe.h"
 #include "braid/core/options.h"
 #include "braid/core/param.h"

@@ -129,6 +129,16 @@ fs::path newest_by_size(const fs::path& checkpoints) {
   return whole.empty() ? fs::path() : whole.back();
 }
 
+namespace {
+
+// Weights as torch.save writes them are Python objects, which only Python can read.
+bool holds_pickles(const fs::path& path) {
+  return fs::exists(path / "pytorch_model.bin") ||
+         fs::exists(path / "pytorch_model.bin.index.json");
+}
+
+}  // namespace
+
 std::unique_ptr<Catalog> open_any(const fs::path& path) {
   if (fs::is_regular_file(path)) return weights_in(path.parent_path(), {path.filename()});
   if (fs::exists(path / manifest_name)) return open_checkpoint(path);
@@ -138,6 +148,11 @@ std::unique_ptr<Catalog> open_any(const fs::path& path) {
   if (const fs::path index = path / "model.safetensors.index.json"; fs::exists(index))
     return open_index(path, index);
   if (fs::exists(path / "model.safetensors")) return weights_in(path, {"model.safetensors"});
+  if (holds_pickles(path))
+    throw StorageError(
+        {.what = fmt::format("{} holds its weights as pytorch_model.bin", path.string()),
+         .why = "that is a pickle of Python, and braid reads safetensors",
+         .fix = "in Python: AutoModelForCausalLM.from_pretrained(folder).save_pretrained(other)"});
   throw StorageError(
       {.what = fmt::format("{} holds no weights that braid can read", path.string()),
        .why = fs::exists(path) ? "it has neither manifest.json, checkpoints, "

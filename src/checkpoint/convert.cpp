@@ -83,9 +83,7 @@ class Conversion {
 bool Conversion::left_out(const std::string& name) const {
   if (name != head_weight || options_.format != Format::braid || from_.is_checkpoint())
     return false;
-  const std::string embedding = embedding_of(from_.tensors());
-  return options_.tied.value_or(true) && !embedding.empty() &&
-         equal_tensors(from_, embedding, name);
+  return options_.tied.value_or(true) && head_repeats_embedding(from_);
 }
 
 void Conversion::choose() {
@@ -153,6 +151,9 @@ void Conversion::write_braid(const fs::path& to) {
   for (int rank = 0; rank < static_cast<int>(options_.ranks); ++rank)
     for (ShardPlan& plan : plan_shards(holdings_, runs_of(ranks, rank), rank, options_.ranks))
       manifest.shards.push_back(write_part(to, std::move(plan)));
+  for (const std::string& name : from_.files())
+    if (!options_.texts.contains(name))
+      manifest.files[name] = write_bytes(to / name, from_.file(name));
   write_texts(to, &manifest);
   write_bytes(to / manifest_name, to_json(manifest));
   sync_dir(to);
@@ -211,6 +212,11 @@ void check_place(const fs::path& to, const ConvertOptions& options) {
 }
 
 }  // namespace
+
+bool head_repeats_embedding(const Reader& from) {
+  const std::string embedding = embedding_of(from.tensors());
+  return !embedding.empty() && from.has(head_weight) && equal_tensors(from, embedding, head_weight);
+}
 
 Converted convert(const Reader& from, const fs::path& to, const ConvertOptions& options,
                   const Progress& progress) {

@@ -86,8 +86,7 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::fail(int error) const {
-  if (error != ENOSPC && error != EDQUOT && error != EFBIG)
-    throw_storage("write", state_->path, error);
+  if (error != ENOSPC && error != EDQUOT) throw_storage("write", state_->path, error);
   throw StorageError(
       {.what = fmt::format("cannot write {}: {}", state_->path.string(), std::strerror(error)),
        .why = space_note(state_->path, state_->need),

@@ -189,13 +189,21 @@ const std::map<std::string, std::string>& Reader::values() const {
 }
 const std::map<std::string, Stored>& Reader::tensors() const { return catalog_->tensors; }
 
-std::string Reader::config() const {
-  const auto record = catalog_->manifest.files.find(config_name);
+std::string Reader::config() const { return file(config_name); }
+
+std::vector<std::string> Reader::files() const {
+  std::vector<std::string> names;
+  for (const auto& [name, record] : catalog_->manifest.files)
+    if (!name.ends_with(".safetensors")) names.push_back(name);  // version 1 lists its shards, too
+  return names;
+}
+
+std::string Reader::file(const std::string& name) const {
+  const auto record = catalog_->manifest.files.find(name);
   if (record == catalog_->manifest.files.end()) return {};
-  std::string text = read_text(catalog_->dir / config_name);
+  std::string text = read_text(catalog_->dir / name);
   if (xxh3_of(text) != record->second.xxh3)
-    throw broken_checkpoint(catalog_->dir,
-                            fmt::format("{} differs from what was saved", config_name));
+    throw broken_checkpoint(catalog_->dir, fmt::format("{} differs from what was saved", name));
   return text;
 }
 

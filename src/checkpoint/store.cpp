@@ -14,6 +14,7 @@
 #include "braid/comm/texts.h"
 #include "braid/core/error.h"
 #include "braid/core/mix.h"
+#include "braid/core/thread.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/newest.h"
 #include "checkpoint/staging.h"
@@ -91,14 +92,21 @@ struct Store::Writing {
 
   void start(Job job) {
     busy = true;
-    thread = std::thread([this, job = std::move(job)]() mutable {
+    const auto write = [this](Job& mine) {
       try {
-        write_checkpoint(job, leaving);
+        write_checkpoint(mine, leaving);
       } catch (...) {
         error = std::current_exception();
       }
       busy = false;
-    });
+    };
+    try {
+      thread = start_thread("write a checkpoint (checkpoint.background)",
+                            [write, mine = std::move(job)]() mutable { write(mine); });
+    } catch (...) {
+      busy = false;
+      throw;
+    }
   }
 
   std::string agree(const comm::Group& world, const std::vector<Holding>& mine);
@@ -156,9 +164,10 @@ fs::path Store::save(const Snapshot& snapshot) {
                        .files = {},
                        .metrics = snapshot.metrics,
                        .values = snapshot.state.values},
-          .config = snapshot.config,
+          .files = snapshot.files,
           .rank = world_.rank(),
           .options = options_};
+  job.files[config_name] = snapshot.config;
   if (!options_.background) {
     take_late(job.plans, snapshot.state);
     write_checkpoint(job, writing_->leaving);

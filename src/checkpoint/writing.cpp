@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <new>
 #include <set>
 #include <thread>
 #include <utility>
@@ -121,7 +122,8 @@ void commit(Job& job, const std::atomic<bool>& leaving) {
   Records others(job);
   if (!poll(job, leaving, [&] { return others.complete(); })) throw others.too_late();
   others.move_to(job.manifest.shards);
-  job.manifest.files[config_name] = write_bytes(job.temporary / config_name, job.config);
+  for (const auto& [name, bytes] : job.files)
+    job.manifest.files[name] = write_bytes(job.temporary / name, bytes);
   write_bytes(job.temporary / manifest_name, to_json(job.manifest));
   sync_dir(job.temporary);
   put_in_place(job.temporary, job.target);
@@ -198,6 +200,13 @@ void write_checkpoint(Job& job, const std::atomic<bool>& leaving) {
   } catch (const Error& error) {
     give_up(job, fmt::format("{}: {}", error.complaint().what, error.complaint().why));
     throw;
+  } catch (const std::bad_alloc&) {
+    give_up(job, "out of memory");
+    throw MemoryError(
+        {.what = fmt::format("checkpoint {} was given up: out of memory", job.target.string()),
+         .why = "a rank writes its share from a copy in host memory",
+         .fix = "set checkpoint.background=false, which needs no copy, or allow more memory "
+                "(ulimit -v); older checkpoints are whole"});
   } catch (const std::exception& error) {
     give_up(job, error.what());
     throw StorageError({.what = fmt::format("checkpoint {} was given up", job.target.string()),

@@ -6,6 +6,7 @@
 #pragma once
 #include <atomic>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,8 @@ namespace braid::checkpoint {
 struct Job {
   std::filesystem::path temporary, target;
   std::vector<ShardPlan> plans;
-  Manifest manifest;   // step, world, token; of rank 0 also metrics and values
-  std::string config;  // of rank 0
+  Manifest manifest;  // step, world, token; of rank 0 also metrics and values
+  std::map<std::string, std::string> files;  // of rank 0: those without tensors, bytes by name
   int rank = 0;
   CheckpointOptions options;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/app.h"
 
-#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,12 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
 #include "braid/core/cpu.h"
 #include "braid/launch/environment.h"
 #include "braid/train/job.h"
+#include "cli/failure.h"
 #include "cli/usage.h"
 
 namespace braid::cli {
@@ -51,6 +52,7 @@ void open_what_was_closed() {
 int with_all_written(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  if (errno == EPIPE) return code;  // nobody reads it any more, and the run is done
   complain(explain({.what = fmt::format("cannot write to stdout: {}",
                                         errno != 0 ? std::strerror(errno) : "a write failed"),
                     .why = "not all of what was asked for is there",
@@ -95,21 +97,23 @@ std::vector<std::string> flag_list(const CLI::App& app) {
 
 namespace {
 
-int act(const Action& action) {
+// Everything, also the reading of the words: memory may be short from the start.
+int or_complain(const std::function<int()>& body) {
   try {
-    return static_cast<int>(action());
+    return body();
   } catch (const train::LostRanks& error) {  // one of the ranks has said it
     return static_cast<int>(error.code());
-  } catch (const Error& error) {
-    return complain(explain(error.complaint()), error.code());
-  } catch (const std::bad_alloc&) {
-    return complain("braid: out of memory\n  fix: a smaller train.micro_batch needs less",
-                    Exit::memory);
-  } catch (const c10::Error& error) {  // without the addresses of the stack
-    return complain(fmt::format("braid: {}", error.what_without_backtrace()), Exit::internal);
   } catch (const std::exception& error) {
-    return complain(fmt::format("braid: {}", error.what()), Exit::internal);
+    const Failure failure = failure_of(error);
+    return complain(failure.text, failure.code);
   }
+}
+
+// A file at its size limit (ulimit -f) is an error of the write. A run goes on when the reader of
+// its console is gone; other commands end, as those before `| head` do.
+void answer_failed_writes(const CLI::App& app) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  if (app.got_subcommand("train") || app.got_subcommand("profile")) std::signal(SIGPIPE, SIG_IGN);
 }
 
 int parse_and_act(int argc, char** argv) {
@@ -117,21 +121,22 @@ int parse_and_act(int argc, char** argv) {
   Action action;
   const std::unique_ptr<CLI::App> app = make_app(action);
   try {
-    app->parse(argc, argv);
+    app->parse(words_for_parser(argc, argv));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app->exit(error);  // --help, --version
     return complain(usage_complaint(*app, error), Exit::usage);
   }
+  answer_failed_writes(*app);
   if (computes(*app)) launch::wait_briefly(argv);
   settle_math();
-  return act(action);
+  return static_cast<int>(action());
 }
 
 }  // namespace
 
 int run(int argc, char** argv) {
   open_what_was_closed();  // before any other file is opened
-  return with_all_written(parse_and_act(argc, argv));
+  return with_all_written(or_complain([&] { return parse_and_act(argc, argv); }));
 }
 
 }  // namespace braid::cli

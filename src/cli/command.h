@@ -43,6 +43,7 @@ void add_json(CLI::App& command, bool& json);
 struct SavedModel {
   train::RunOptions options;
   std::string checkpoint;  // folder
+  std::string statistics;  // where those of the data come from: checkpoint, files or none
 };
 SavedModel find_saved(const std::string& run, const std::string& which,
                       const std::vector<std::string>& sets);

@@ -4,9 +4,12 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "braid/checkpoint/store.h"
+#include "braid/core/printable.h"
 #include "braid/launch/environment.h"
+#include "braid/train/kept_data.h"
 #include "braid/train/session.h"
 #include "cli/command.h"
 
@@ -52,16 +55,35 @@ fs::path choose_checkpoint(const fs::path& run, const std::string& which) {
   const auto found = checkpoint::Store(run / "checkpoints").newest();
   if (!found) throw no_checkpoint(run.string());
   for (const std::string& skipped : found->skipped)
-    fmt::print(stderr, "braid: checkpoint skipped: {}\n", skipped);
+    fmt::print(stderr, "braid: checkpoint skipped: {}\n", printable(skipped));
   return found->dir;
+}
+
+// Of all that --set has changed; a whole section counts as each of its paths.
+std::set<std::string> keys_of(const std::vector<std::string>& sets) {
+  std::set<std::string> keys;
+  for (const std::string& set : sets) {
+    const std::string key = set.substr(0, set.find_first_of("= "));
+    keys.insert(key);
+    if (key == "data") keys.merge(train::kept_keys());
+  }
+  return keys;
+}
+
+std::string statistics_from(const data::DataOptions& options) {
+  bool files = false;
+  for (const data::StatisticFile& which : data::statistic_files())
+    files = files || (!(options.*which.file).empty() && !options.statistics.contains(which.key));
+  return files ? "files" : options.statistics.empty() ? "none" : "checkpoint";
 }
 
 }  // namespace
 
 void add_sets(CLI::App& command, std::vector<std::string>& sets) {
   command
-      .add_option("--set", sets,
-                  "change a setting of the config, e.g. --set train.steps=10 (may be repeated)")
+      .add_option(
+          "--set", sets,
+          "change settings of the config, e.g. --set train.steps=10 run.name=a (may be repeated)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }
@@ -83,6 +105,11 @@ SavedModel find_saved(const std::string& run, const std::string& which,
   SavedModel saved;
   saved.checkpoint = choose_checkpoint(run, which).string();
   saved.options = train::load_run((fs::path(saved.checkpoint) / "config.yaml").string(), sets);
+  const std::set<std::string> given = keys_of(sets);
+  const auto kept = train::kept_data(checkpoint::Reader(saved.checkpoint));
+  for (const std::string& line : train::use_kept(saved.options, kept, given))
+    fmt::print(stderr, "braid: {}\n", line);
+  saved.statistics = statistics_from(saved.options.data);
   return saved;
 }
 

@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "braid/core/precision.h"
+#include "braid/train/kept_data.h"
 #include "cli/command.h"
+#include "cli/convert_config.h"
 #include "cli/hugging_face.h"
 
 namespace braid::cli {
@@ -44,49 +46,108 @@ Bytes shard_size(const std::string& text) {
                      .fix = "for example --max-shard 5GB"});
 }
 
-// The config that goes with the weights: the one given, or that of the run they come from.
-void add_texts(const ConvertArguments& arguments, const checkpoint::Reader& from,
-               checkpoint::ConvertOptions& options) {
-  const bool given = !arguments.config.empty();
-  if (options.format == Format::safetensors || (!given && from.config().empty())) return;
-  if (options.format == Format::braid && !given) {
-    options.texts["config.yaml"] = from.config();
-    return;
-  }
-  const train::RunOptions run =
-      train::load_run(given ? arguments.config : (from.dir() / "config.yaml").string());
-  options.tied = is_tied(run.model);
-  if (options.format == Format::braid)
-    options.texts["config.yaml"] = train::resolved_yaml(run);
-  else if (const std::string text = hugging_face_config(run.model); !text.empty())
-    options.texts["config.json"] = text;
+// A checkpoint without a config cannot be read by eval and predict.
+ConfigError no_config(const ConvertArguments& arguments) {
+  return ConfigError(
+      {.what = fmt::format("nothing says which model the weights of {} belong to", arguments.from),
+       .why = "it holds neither config.yaml nor config.json, and eval and predict build the model "
+              "from the config of a checkpoint",
+       .fix = fmt::format("braid convert {} {} --config CONFIG, or --format safetensors for the "
+                          "weights alone",
+                          arguments.from, arguments.to)});
 }
 
-checkpoint::ConvertOptions options_of(const ConvertArguments& arguments,
-                                      const checkpoint::Reader& from) {
+c10::ScalarType dtype_of_weights(const checkpoint::Reader& from,
+                                 const checkpoint::ConvertOptions& options) {
+  if (options.dtype) return *options.dtype;
+  for (const auto& [name, stored] : from.tensors())
+    if (name.starts_with("model/") && c10::isFloatingType(stored.dtype)) return stored.dtype;
+  return c10::kFloat;
+}
+
+void add_config_json(const ModelBeside& model, const checkpoint::Reader& from,
+                     checkpoint::ConvertOptions& options, std::vector<std::string>& notes) {
+  const std::string text =
+      model.run ? hugging_face_config(model.run->model, dtype_of_weights(from, options)) : "";
+  if (!text.empty())
+    options.texts["config.json"] = text;
+  else
+    notes.push_back(
+        fmt::format("config.json is not written, so transformers cannot load the "
+                    "folder by itself: {}",
+                    model.run ? "it has no model like this one"
+                              : "nothing says which model the weights belong to"));
+}
+
+// The config that goes with the weights, and what the user should know of it.
+std::vector<std::string> add_texts(const ConvertArguments& arguments,
+                                   const checkpoint::Reader& from,
+                                   checkpoint::ConvertOptions& options) {
+  if (options.format == Format::safetensors) return {};
+  const std::filesystem::path theirs = std::filesystem::path(arguments.from) / "config.json";
+  const bool elsewhere = !from.is_checkpoint() && std::filesystem::exists(theirs);
+  if (options.format == Format::hugging_face && elsewhere && arguments.config.empty()) {
+    options.texts["config.json"] = hugging_face_config(theirs, options.dtype);
+    return {};
+  }
+  const ModelBeside model =
+      model_beside({.from = arguments.from, .to = arguments.to, .config = arguments.config}, from);
+  if (model.run) options.tied = is_tied(model.run->model);
+  std::vector<std::string> notes;
+  if (options.format == Format::hugging_face) {
+    add_config_json(model, from, options, notes);
+    return notes;
+  }
+  if (!model.run) throw no_config(arguments);
+  options.texts["config.yaml"] = model.yaml;
+  return model.notes;
+}
+
+checkpoint::ConvertOptions options_of(const ConvertArguments& arguments) {
   checkpoint::ConvertOptions options{.format = format_of(arguments),
                                      .max_shard = shard_size(arguments.max_shard),
                                      .ranks = arguments.ranks,
                                      .force = arguments.force};
   for (const c10::ScalarType dtype : weight_dtypes)
     if (arguments.dtype == dtype_name(dtype)) options.dtype = dtype;
-  add_texts(arguments, from, options);
   return options;
+}
+
+// Weights alone have no place for them.
+void note_statistics(const checkpoint::Reader& from, const checkpoint::ConvertOptions& options,
+                     std::vector<std::string>& notes) {
+  if (options.format == Format::braid || !from.is_checkpoint()) return;
+  const std::optional<train::KeptData> kept = train::kept_data(from);
+  if (!kept || kept->statistics.empty()) return;
+  std::vector<std::string> keys;
+  for (const auto& [key, values] : kept->statistics) keys.push_back(key);
+  notes.push_back(
+      fmt::format("not written: the statistics of the training data ({}), which only a "
+                  "braid checkpoint holds",
+                  fmt::join(keys, ", ")));
+}
+
+void print_json(const ConvertArguments& arguments, const checkpoint::Reader& from,
+                const checkpoint::Converted& done) {
+  const nlohmann::json result = {{"from", from.dir().string()}, {"to", arguments.to},
+                                 {"tensors", done.tensors},     {"bytes", done.bytes},
+                                 {"files", done.files},         {"left_out", done.left_out}};
+  fmt::print("{}\n", result.dump());
 }
 
 Exit convert_command(const ConvertArguments& arguments) {
   const auto from = checkpoint::Reader::open(arguments.from);
-  const checkpoint::ConvertOptions options = options_of(arguments, from);
+  checkpoint::ConvertOptions options = options_of(arguments);
+  std::vector<std::string> notes = add_texts(arguments, from, options);
   const auto line = progress_line("MB");
   const auto megabytes = [&](int64_t done, int64_t all) {
     if (line) line(done / 1'000'000, all / 1'000'000);
   };
+  note_statistics(from, options, notes);
   const checkpoint::Converted done = convert(from, arguments.to, options, megabytes);
+  for (const std::string& note : notes) fmt::print(stderr, "braid: {}\n", note);
   if (arguments.json) {
-    const nlohmann::json result = {{"from", from.dir().string()}, {"to", arguments.to},
-                                   {"tensors", done.tensors},     {"bytes", done.bytes},
-                                   {"files", done.files},         {"left_out", done.left_out}};
-    fmt::print("{}\n", result.dump());
+    print_json(arguments, from, done);
     return Exit::ok;
   }
   fmt::print("wrote {} tensors, {}, in {} file{} to {}\n", done.tensors, to_text(Bytes{done.bytes}),
@@ -122,8 +183,10 @@ void add_convert(CLI::App& app, Action& action) {
       ->add_option("--ranks", arguments->ranks,
                    "braid: number of shards, as if N ranks had saved it")
       ->check(CLI::Range(1, 100'000));
-  command->add_option("--config", arguments->config,
-                      "config of the model, for weights that come without one");
+  command->add_option(
+      "--config", arguments->config,
+      "config of the model that the weights belong to, for weights without config.yaml "
+      "and config.json");
   command->add_flag("--force", arguments->force, "replace TO if it exists");
   add_json(*command, arguments->json);
   command->callback(

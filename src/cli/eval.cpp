@@ -32,7 +32,9 @@ ValidRecord evaluate_saved(const SavedModel& saved, data::Split split) {
   train::check_shapes(options, source->spec());
   const c10::Device device = train::device_of(options.train);
   data::Loader loader(source, train::evaluation_loader(options, device));
-  return train::evaluate(*model, loader, options.train.loss);
+  const train::Scoring scoring = train::scoring_of(options, *source);
+  if (!scoring.assumed.empty()) fmt::print(stderr, "{}\n", scoring.assumed);
+  return train::evaluate(*model, loader, scoring);
 }
 
 Exit eval_command(const EvalArguments& arguments) {
@@ -41,7 +43,8 @@ Exit eval_command(const EvalArguments& arguments) {
   if (arguments.json) {
     const nlohmann::json result = {{"checkpoint", saved.checkpoint}, {"split", arguments.split},
                                    {"samples", record.samples},      {"loss", record.loss},
-                                   {"seconds", record.seconds},      {"metrics", record.metrics}};
+                                   {"seconds", record.seconds},      {"metrics", record.metrics},
+                                   {"statistics", saved.statistics}};
     fmt::print("{}\n", result.dump());
     return Exit::ok;
   }

@@ -37,7 +37,7 @@ void add_predict(CLI::App& app, Action& action) {
   command->add_option("--checkpoint", arguments->checkpoint,
                       "newest, best, or a folder name such as step-00000100 (default: newest)");
   command->add_option("--input", arguments->input,
-                      "fields to start from: .npy or HDF5 file, in physical units");
+                      "fields to start from: .npy, HDF5 or netCDF-4 file, in physical units");
   command->add_option("--dataset", arguments->dataset,
                       "name of the dataset in the HDF5 file (default: fields)");
   command->add_option("--frame", arguments->frame,
@@ -46,9 +46,12 @@ void add_predict(CLI::App& app, Action& action) {
       ->add_option("--steps", arguments->steps,
                    "forecast: number of steps, each made from the one before (default: 1)")
       ->check(above_zero());
-  command->add_option("--channel", arguments->channel, "channel that the picture shows");
-  command->add_option("--out", arguments->out,
-                      "output file, .npy or .h5; a PNG is written beside it");
+  command->add_option("--channel", arguments->channel,
+                      "channel that the picture shows, by name or number (default: the first)");
+  command->add_option(
+      "--out", arguments->out,
+      "output file: .npy, .h5 or .nc (netCDF-4 with named variables and coordinates); a PNG is "
+      "written beside it");
   command->add_option("--prompt", arguments->prompt,
                       "language model: text to continue, or token numbers");
   command->add_option("--tokens", arguments->text.tokens,

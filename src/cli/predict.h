@@ -13,7 +13,8 @@ namespace braid::cli {
 struct PredictArguments {
   std::string run, checkpoint = "newest", input, dataset = "fields", out = "prediction.npy", prompt;
   std::optional<int64_t> frame;
-  int64_t steps = 1, channel = 0;
+  std::string channel;  // by name or number; empty: the first
+  int64_t steps = 1;
   nn::GenerateOptions text;
   std::vector<std::string> sets;
 };

@@ -6,58 +6,26 @@
 
 #include "braid/core/fs.h"
 #include "braid/data/arrays.h"
+#include "braid/data/cf_file.h"
 #include "braid/report/png.h"
-#include "braid/train/evaluate.h"
+#include "braid/train/maps.h"
 #include "braid/train/predict.h"
-#include "cli/predict.h"
+#include "braid/train/scoring.h"
+#include "cli/predict_input.h"
 
 namespace braid::cli {
 namespace {
 
-at::Tensor read_fields(const PredictArguments& arguments) {
-  if (arguments.input.empty())
-    throw ConfigError({.what = "there is no --input",
-                       .why = "the model takes a field of [channels, rows, columns]",
-                       .fix = "--input file.npy, or --input file.h5 --frame 12"});
-  // A file of years is larger than memory: only the frame is read.
-  at::Tensor frame = data::read_array(
-      arguments.input, {.dataset = arguments.dataset, .frame = arguments.frame.value_or(0)});
-  if (frame.dim() == 3) return frame;
-  if (frame.dim() == 2 && !arguments.frame)
-    return data::read_array(arguments.input, {.dataset = arguments.dataset});
-  throw DataError(
-      {.what = fmt::format("{} has {} dimensions{}", arguments.input, frame.dim() + 1,
-                           arguments.frame ? ", and --frame was given" : ""),
-       .why = "[channels, rows, columns] or [frames, channels, rows, columns] is needed",
-       .fix = "reshape it"});
-}
+bool is_netcdf_name(const std::filesystem::path& file) { return file.extension() == ".nc"; }
 
-std::pair<std::string, std::vector<float>> panel(const std::string& title,
-                                                 const at::Tensor& field) {
-  const at::Tensor host = field.contiguous();
-  return {title, {host.data_ptr<float>(), host.data_ptr<float>() + host.numel()}};
-}
-
-void write_picture(const std::string& out, PictureRecord picture) {
-  const std::string file = std::filesystem::path(out).replace_extension(".png").string();
-  write_atomic(file, report::png_of(picture));
-  fmt::print("wrote {} and {}\n", out, file);
-}
-
-void expect_channels(const PredictArguments& arguments, const at::Tensor& field, int64_t channels,
-                     bool more) {
-  if (field.size(0) == channels || (more && field.size(0) > channels)) return;
-  throw DataError({.what = fmt::format("{} has {} channels, the model takes {}", arguments.input,
-                                       field.size(0), channels),
-                   .why = "each channel of the model needs its field",
-                   .fix = "give a file with the channels that the model was trained on"});
-}
-
-void expect_channel(const PredictArguments& arguments, int64_t channels) {
-  if (arguments.channel >= 0 && arguments.channel < channels) return;
-  throw ConfigError({.what = fmt::format("--channel {}", arguments.channel),
-                     .why = fmt::format("the output has channels 0 to {}", channels - 1),
-                     .fix = "choose one of these for the picture"});
+// Before the model is run.
+void expect_known_ending(const PredictArguments& arguments) {
+  if (data::is_array_name(arguments.out) || is_netcdf_name(arguments.out)) return;
+  throw ConfigError(
+      {.what = fmt::format("--out {}", arguments.out),
+       .why = "a prediction can be written as .npy, .h5, .hdf5 or .nc (netCDF-4)",
+       .fix = fmt::format("--out {}",
+                          std::filesystem::path(arguments.out).replace_extension(".nc").string())});
 }
 
 void expect_steps(const PredictArguments& arguments, const nn::VitOptions& model) {
@@ -68,46 +36,70 @@ void expect_steps(const PredictArguments& arguments, const nn::VitOptions& model
                      .fix = "--steps 1"});
 }
 
+void write_picture(const std::string& out, const PictureRecord& picture) {
+  const std::string file = std::filesystem::path(out).replace_extension(".png").string();
+  write_atomic(file, report::png_of(picture));
+  fmt::print("wrote {} and {}\n", out, file);
+}
+
+// States one after the other; the first lies `frames` frames after the input.
+data::CfFields described(const PredictInput& input, const at::Tensor& states, int64_t frames) {
+  data::CfFields fields{.values = states, .fields = input.info};
+  if (!input.time) return fields;
+  fields.time_units = input.time->units;
+  fields.calendar = input.time->calendar;
+  for (int64_t step = 1; step <= states.size(0); ++step)
+    fields.times.push_back(input.time->at +
+                           input.time->interval * static_cast<double>(step * frames));
+  return fields;
+}
+
 }  // namespace
 
 Exit predict_forecast(const PredictArguments& arguments, const SavedModel& saved,
                       nn::Model& model) {
   const nn::VitOptions& sizes = saved.options.model.vit;
-  const auto& image = sizes.image;
+  expect_known_ending(arguments);
   expect_steps(arguments, sizes);
-  expect_channel(arguments, std::min(sizes.channels_in, sizes.channels_out));
-  at::Tensor now = read_fields(arguments);
-  expect_channels(arguments, now, sizes.channels_in, /*more=*/true);
-  if (now.size(1) < image[0] || now.size(2) < image[1])
-    throw DataError(
-        {.what = fmt::format("{} is {} x {}, the model takes {} x {}", arguments.input, now.size(1),
-                             now.size(2), image[0], image[1]),
-         .why = "a larger field is cropped from the top left, a smaller one cannot be used",
-         .fix = "give a field of the size that the model was trained on"});
-  now = now.narrow(0, 0, saved.options.model.vit.channels_in)
-            .narrow(1, 0, image[0])
-            .narrow(2, 0, image[1]);
+  PredictInput input =
+      read_input(arguments, saved.options, {sizes.channels_in, sizes.image[0], sizes.image[1]});
+  const at::Tensor now = input.fields;
+  const std::vector<std::string> both(
+      input.info.names.begin(),
+      input.info.names.begin() + std::min(sizes.channels_in, sizes.channels_out));
+  const int64_t channel = train::channel_called("--channel", arguments.channel, both);
   const at::Tensor states = train::forecast(
       model, train::normalisation_of(saved.options.data, now.size(0)), now, arguments.steps);
-  data::write_array(arguments.out, states);
-  const std::string name = train::channel_name(arguments.channel);
-  PictureRecord picture{.tag = name, .rows = now.size(1), .columns = now.size(2)};
-  picture.panels = {panel(name + " now", now[arguments.channel]),
-                    panel(fmt::format("{} after {} steps", name, arguments.steps),
-                          states[arguments.steps - 1][arguments.channel])};
+  input.info.names = train::channel_names(saved.options.data, input.info.names, sizes.channels_out);
+  if (is_netcdf_name(arguments.out))
+    data::write_cf(arguments.out, described(input, states, saved.options.data.step));
+  else
+    data::write_array(arguments.out, states);
+  PictureRecord picture = train::maps_of(
+      input.info, channel,
+      {{"now", now},
+       {fmt::format("after {} step{}", arguments.steps, arguments.steps == 1 ? "" : "s"),
+        states[arguments.steps - 1]}});
+  picture.tag = fmt::format("Forecast of {}", input.info.names[static_cast<size_t>(channel)]);
   write_picture(arguments.out, picture);
   return Exit::ok;
 }
 
 Exit predict_finer(const PredictArguments& arguments, const SavedModel& saved, nn::Model& model) {
-  const int64_t channels = saved.options.model.swinir.channels;
-  expect_channel(arguments, channels);
-  const at::Tensor coarse = read_fields(arguments);
-  expect_channels(arguments, coarse, channels, /*more=*/false);
-  const at::Tensor fine = train::super_resolve(model, coarse);
-  data::write_array(arguments.out, fine);
-  PictureRecord picture{.tag = "fine", .rows = fine.size(1), .columns = fine.size(2)};
-  picture.panels = {panel(fmt::format("channel {}", arguments.channel), fine[arguments.channel])};
+  expect_known_ending(arguments);
+  PredictInput input = read_input(arguments, saved.options, {saved.options.model.swinir.channels});
+  const int64_t channel = train::channel_called("--channel", arguments.channel, input.info.names);
+  const at::Tensor fine = train::super_resolve(model, input.fields);
+  PictureRecord picture =
+      train::maps_of(input.info, channel,
+                     {{fmt::format("{} times finer", saved.options.model.swinir.scale), fine}});
+  picture.tag = fmt::format("Finer {}", input.info.names[static_cast<size_t>(channel)]);
+  input.info.latitudes.clear();  // of the coarse grid
+  input.info.longitudes.clear();
+  if (is_netcdf_name(arguments.out))
+    data::write_cf(arguments.out, described(input, fine.unsqueeze(0), 0));
+  else
+    data::write_array(arguments.out, fine);
   write_picture(arguments.out, picture);
   return Exit::ok;
 }

@@ -136,7 +136,33 @@ CLI::Validator number_that(const char* name, const char* rule, bool (*holds)(dou
           name};
 }
 
+// train.steps=10: a path of names, an equals sign and a value. Not runs/a=1.yaml.
+bool is_setting(std::string_view word) {
+  const std::string_view key = word.substr(0, word.find('='));
+  const auto in_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+  };
+  return key.size() < word.size() && !key.empty() && key.front() != '.' &&
+         std::all_of(key.begin(), key.end(), in_name);
+}
+
 }  // namespace
+
+std::vector<std::string> words_for_parser(int argc, const char* const* argv) {
+  std::vector<std::string> words;
+  bool settings = false;  // what looks like one belongs to the last --set
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool more = settings && is_setting(word);
+    if (more) words.emplace_back("--set");
+    words.push_back(word);
+    if (word == "--set" && i + 1 < argc) words.emplace_back(argv[++i]);
+    settings = more || word == "--set" || word.starts_with("--set=");
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
 
 std::string usage_complaint(const CLI::App& app, const CLI::ParseError& error) {
   return explain(complaint_of(named_command(app), error));

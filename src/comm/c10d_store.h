@@ -7,10 +7,20 @@
 
 namespace braid::comm {
 
+class StoreServer;
+class StoreClient;
+
 struct Store::State {
   c10::intrusive_ptr<c10d::Store> store;
-  int port = 0;
   std::string place = {};
+  int port = 0;
+  std::shared_ptr<StoreServer> server = nullptr;  // where this process serves it
+  std::shared_ptr<StoreClient> client = nullptr;  // of a store that braid serves
 };
+
+// Over a store that others can write into: every text carries a MAC of its key and its bytes under
+// the token, and one without is not given to anybody.
+c10::intrusive_ptr<c10d::Store> sealed(c10::intrusive_ptr<c10d::Store> inner,
+                                       const std::string& token);
 
 }  // namespace braid::comm

@@ -18,7 +18,9 @@
 #include "braid/comm/backend.h"
 #include "braid/comm/store.h"
 #include "braid/core/error.h"
+#include "braid/core/thread.h"
 #include "comm/c10d_store.h"
+#include "comm/gloo_door.h"
 #include "comm/pipe_guard.h"
 #include "comm/shares.h"
 #include "comm/staged.h"
@@ -27,7 +29,10 @@
 namespace braid::comm {
 namespace {
 
-using GlooDevice = std::shared_ptr<::gloo::transport::Device>;
+struct GlooDevice {
+  std::shared_ptr<::gloo::transport::Device> device;
+  std::shared_ptr<GlooDoor> door;
+};
 using C10dWork = c10::intrusive_ptr<c10d::Work>;
 
 std::chrono::milliseconds gloo_timeout(const GlooOptions& options) {
@@ -164,8 +169,9 @@ class Gloo final : public Backend {
   Gloo(const Store& store, GlooDevice device, int rank, int size, GlooOptions given)
       : options_(std::move(given)), store_(store), device_(std::move(device)) {
     const auto options = c10d::ProcessGroupGloo::Options::create(gloo_timeout(options_));
-    options->devices = {device_};
+    options->devices = {device_.device};
     const PipeGuard guard;
+    const GlooDoor::Open open(*device_.door);
     store.set(here_key(rank), "");
     try {
       sockets_ = c10::make_intrusive<GlooSockets>(store.state().store, rank, size, options);
@@ -185,7 +191,11 @@ class Gloo final : public Backend {
   // c10d's destructor waits for what is under way; of a group that was given up it would wait out
   // the timeout.
   ~Gloo() override {
-    if (waits_->given_up()) std::thread([ended = std::move(sockets_)] {}).detach();
+    if (!waits_->given_up()) return;
+    try {
+      start_thread("close connections", [ended = std::move(sockets_)] {}).detach();
+    } catch (const Error&) {  // then the timeout is waited out here
+    }
   }
   Gloo(const Gloo&) = delete;
   Gloo& operator=(const Gloo&) = delete;
@@ -357,7 +367,9 @@ std::shared_ptr<Backend> Gloo::split(const std::vector<int>& ranks, const std::s
 
 std::shared_ptr<Backend> gloo(const Store& store, int rank, int size, GlooOptions options) {
   const PipeGuard guard;
-  GlooDevice device = c10d::ProcessGroupGloo::createDeviceForHostname(options.address);
+  GlooDevice device;
+  device.door = GlooDoor::around(
+      [&] { device.device = c10d::ProcessGroupGloo::createDeviceForHostname(options.address); });
   return staged(std::make_shared<Gloo>(store.under("gloo"), std::move(device), rank, size,
                                        std::move(options)));
 }

@@ -190,8 +190,9 @@ void Checked::compare(const Call& call) {
   if (number > 0) store_.remove(call_key(number - 1, rank()));  // all have read it: they are here
   std::map<std::string, int> votes;
   for (std::string& text : texts) {
-    counts.push_back(text.substr(text.find('\n') + 1));
-    text.resize(text.find('\n'));
+    const size_t end = std::min(text.find('\n'), text.size());
+    counts.push_back(text.substr(std::min(end + 1, text.size())));
+    text.resize(end);
     ++votes[text];
   }
   // What most ranks do is taken for right; of two equal camps, what rank 0 does.
@@ -213,6 +214,9 @@ void Checked::compare_counts(const std::vector<std::string>& counts, int64_t num
   for (size_t i = 0; i < n; ++i) {
     std::istringstream words(counts[i]);
     for (int64_t count = 0; words >> count;) rows[i].push_back(count);
+    if (rows[i].size() != 2 * n)
+      differ(fmt::format("the text of rank {} of group {} about call {} has {} row counts, not {}",
+                         i, group_, number, rows[i].size(), 2 * n));
   }
   for (size_t from = 0; from < n; ++from)
     for (size_t to = 0; to < n; ++to)

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ struct Sign {
   std::map<std::string, int64_t> counts = {};  // collectives begun, by key of the group
 };
 std::string to_text(const Sign& sign);
-Sign sign_of(const std::string& text);
+std::optional<Sign> sign_of(const std::string& text);  // nothing: the text is no sign
 
 enum class Cause : uint8_t { timeout, failed, left, early, no_progress };
 
@@ -36,7 +37,11 @@ struct Alarm {
   double seconds = 0;  // the timeout that was over
 };
 std::string to_text(const Alarm& alarm);
-Alarm alarm_of(const std::string& text);
+// Nothing: the text is no alarm of a world of so many ranks.
+std::optional<Alarm> alarm_of(const std::string& text, int ranks);
+
+// A text of another process as it may stand on a terminal: control characters as question marks.
+std::string printable(std::string text);
 
 // What was found out after an alarm.
 struct Findings {

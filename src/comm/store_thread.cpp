@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "braid/core/thread.h"
 #include "comm/quiet_log.h"
 #include "comm/quiet_signals.h"
 
@@ -52,7 +53,7 @@ struct StoreThread::State {
 
 StoreThread::StoreThread(const Store& store) : state_(std::make_shared<State>(store)) {
   const QuietSignals quiet;
-  thread_ = std::thread([state = state_] { state->serve(); });
+  thread_ = start_thread("ask the store", [state = state_] { state->serve(); });
 }
 
 StoreThread::~StoreThread() {

@@ -9,6 +9,8 @@
 #include <limits>
 
 #include "braid/core/error.h"
+#include "braid/core/printable.h"
+#include "braid/core/thread.h"
 #include "comm/quiet_signals.h"
 #include "comm/watch_state.h"
 
@@ -28,7 +30,7 @@ double wall_seconds() {
 }
 
 void print_line(const std::string& line) {
-  const std::string text = "braid: " + line + "\n";
+  const std::string text = "braid: " + printable(line) + "\n";
   // Not stdio: the thread that is stuck may hold its lock.
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
 }
@@ -67,7 +69,7 @@ Watch::State::State(const Group& world, const Store& store, WatchOptions given)
       calls(store.clone().under("watch")),
       notes({world.notes()}) {
   const QuietSignals quiet;
-  thread = std::thread([this] { run(); });
+  thread = start_thread("watch the other ranks", [this] { run(); });
 }
 
 Watch::State::~State() {
@@ -173,14 +175,23 @@ void Watch::State::run() {
     if (std::optional<Alarm> mine = own_alarm()) return raise(*mine);
     post_beat();
     calls.wait(std::min(beat_seconds, 0.25));
-    std::string theirs;
-    {
-      const std::lock_guard lock(seen->mutex);
-      theirs = seen->alarm;
-    }
-    if (!theirs.empty()) return raise(alarm_of(theirs));
+    if (const std::optional<Alarm> theirs = heard_alarm()) return raise(*theirs);
     if (wanted) return say_done();
   }
+}
+
+// A text that is no alarm does not end a healthy run; it is named once.
+std::optional<Alarm> Watch::State::heard_alarm() {
+  std::string text;
+  {
+    const std::lock_guard lock(seen->mutex);
+    if (seen->alarm || seen->unreadable.empty() || complained) return seen->alarm;
+    text = seen->unreadable;
+  }
+  complained = true;
+  options.report("the text at watch/alarm in the store at " + place +
+                 " is no alarm of a rank and is passed over: " + printable(text.substr(0, 80)));
+  return std::nullopt;
 }
 
 // A sign of life, and a look whether somebody has raised the alarm or left. Costs nothing but the
@@ -192,21 +203,22 @@ void Watch::State::post_beat() {
   const bool waits = mine.doing == Doing::waiting && mine.seconds > patience;
   Sign shown = mine;
   shown.peers.clear();
-  calls.post([seen = seen, mine, shown, waits, rank = rank](const Store& store) {
+  calls.post([seen = seen, mine, shown, waits, rank = rank, size = size](const Store& store) {
     store.set("beat/" + std::to_string(rank), to_text(shown));
-    const std::string alarm = store.has("alarm") ? store.get("alarm", 1) : "";
+    const std::string text = text_at(store, "alarm");
+    const std::optional<Alarm> alarm = alarm_of(text, size);
     bool early = false;
-    if (alarm.empty() && waits && store.has("done"))
+    if (!alarm && waits && store.has("done"))
       for (const int peer : mine.peers) {
-        const std::string key = "answer/" + std::to_string(peer);
-        if (peer == rank || !store.has(key)) continue;
-        const Sign theirs = sign_of(store.get(key, 1));
-        const auto count = theirs.counts.find(mine.group);
-        early = early || mine.number < 0 || count == theirs.counts.end() ||
+        const auto theirs = sign_of(text_at(store, "answer/" + std::to_string(peer)));
+        if (peer == rank || !theirs) continue;
+        const auto count = theirs->counts.find(mine.group);
+        early = early || mine.number < 0 || count == theirs->counts.end() ||
                 count->second <= mine.number;
       }
     const std::lock_guard lock(seen->mutex);
     seen->alarm = alarm;
+    seen->unreadable = alarm ? "" : text;
     seen->early = early;
   });
 }

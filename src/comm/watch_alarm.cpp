@@ -46,9 +46,9 @@ std::string Watch::State::find_verdict(const Alarm& mine) {
   const auto spent = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   const Sign answer = look();
   const auto asked = calls.ask(
-      [answer, mine, rank = rank](const Store& store) {
+      [answer, mine, rank = rank, size = size](const Store& store) {
         store.set(answer_key(rank), to_text(answer));
-        if (!store.has("alarm")) store.set("alarm", to_text(mine));
+        if (!alarm_of(text_at(store, "alarm"), size)) store.set("alarm", to_text(mine));
       },
       store_seconds);
   if (asked != StoreThread::Answer::yes) return lost_store(mine, answer, asked);
@@ -87,11 +87,9 @@ bool Watch::State::read_verdict(double seconds) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   do {
     const auto text = std::make_shared<std::string>();
-    const auto asked = calls.ask(
-        [text](const Store& store) {
-          if (store.has("verdict")) *text = store.get("verdict", 1);
-        },
-        store_seconds);
+    const auto asked =
+        calls.ask([text](const Store& store) { *text = printable(text_at(store, "verdict")); },
+                  store_seconds);
     if (asked == StoreThread::Answer::yes && !text->empty()) {
       const std::lock_guard lock(mutex);
       if (*text != no_verdict) line = *text;
@@ -108,12 +106,13 @@ bool Watch::State::collect(Findings& found) {
   const auto asked = calls.ask(
       [fresh](const Store& store) {
         for (size_t other = 0; other < fresh->signs.size(); ++other) {
-          const std::string key = answer_key(static_cast<int>(other));
-          if (fresh->answered[other] || !store.has(key)) continue;
-          fresh->signs[other] = sign_of(store.get(key, 1));
-          fresh->answered[other] = true;
+          if (fresh->answered[other]) continue;
+          const auto sign = sign_of(text_at(store, answer_key(static_cast<int>(other))));
+          fresh->answered[other] = sign.has_value();
+          if (sign) fresh->signs[other] = *sign;
         }
-        fresh->alarm = alarm_of(store.get("alarm", 1));
+        const int ranks = static_cast<int>(fresh->signs.size());
+        if (const auto alarm = alarm_of(text_at(store, "alarm"), ranks)) fresh->alarm = *alarm;
       },
       store_seconds);
   if (asked != StoreThread::Answer::yes) return false;
@@ -129,12 +128,12 @@ std::string Watch::State::claim_verdict(const Findings& found) {
       [fresh, text](const Store& store) {
         if (!store.claim("word")) return;
         for (size_t other = 0; other < fresh->signs.size(); ++other) {
-          const std::string key = fmt::format("beat/{}", other);
-          if (!fresh->answered[other] && store.has(key))
-            fresh->signs[other] = sign_of(store.get(key, 1));
+          if (fresh->answered[other]) continue;
+          const auto sign = sign_of(text_at(store, fmt::format("beat/{}", other)));
+          if (sign) fresh->signs[other] = *sign;
         }
         fresh->now = alarm_wall_seconds();
-        *text = verdict_of(*fresh);
+        *text = printable(verdict_of(*fresh));
         store.set("verdict", text->empty() ? no_verdict : *text);
       },
       store_seconds);

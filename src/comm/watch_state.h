@@ -13,6 +13,16 @@
 
 namespace braid::comm {
 
+// The text at a key; "" if there is none, or none of a rank of this job.
+inline std::string text_at(const Store& store, const std::string& key) {
+  if (!store.has(key)) return "";
+  try {
+    return store.get(key, 1);
+  } catch (const ForeignText&) {
+    return "";
+  }
+}
+
 struct Watch::State {
   State(const Group& world, const Store& store, WatchOptions given);
   ~State();
@@ -26,6 +36,7 @@ struct Watch::State {
   // On the thread.
   void run();
   void post_beat();
+  std::optional<Alarm> heard_alarm();
   std::optional<Alarm> own_alarm();
   Sign look() const;
   static void look_at(const Note& note, const std::string& world, Sign& sign);
@@ -55,6 +66,7 @@ struct Watch::State {
   std::condition_variable changed;
   std::vector<std::shared_ptr<Note>> notes;  // one a world
   std::string what, reason, line;
+  bool complained = false;  // of a text that is no alarm
   bool left = false, ending = false, stepped = false;
   Clock::time_point progressed = Clock::now();
   Phase phase = Phase::calm;
@@ -62,8 +74,9 @@ struct Watch::State {
   // What the store said last: written by its thread, which may outlive this.
   struct Seen {
     std::mutex mutex;
-    std::string alarm;
-    bool early = false;  // a rank that a call needs has ended
+    std::optional<Alarm> alarm;
+    std::string unreadable;  // of the text that was found instead of an alarm; "" none
+    bool early = false;      // a rank that a call needs has ended
   };
   const std::shared_ptr<Seen> seen = std::make_shared<Seen>();
   std::thread thread;  // last: uses all of the above

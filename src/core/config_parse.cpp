@@ -4,12 +4,16 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <sstream>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "braid/core/error.h"
+#include "braid/core/units.h"
 #include "core/config_tree.h"
 
 namespace braid {
@@ -27,9 +31,10 @@ struct OpenNode {
   YAML::anchor_t anchor = 0;
   std::optional<ConfigEntry> key = {};  // of a map: read, its value has not come yet
   bool key_quoted = false;
-  std::vector<ConfigEntry> own = {};      // of a map, in file order
-  std::vector<ConfigEntry> dotted = {};   // own keys that are paths
-  std::optional<ConfigEntry> merge = {};  // own `<<`
+  std::unordered_set<std::string> keys = {};  // of all entries so far
+  std::vector<ConfigEntry> own = {};          // of a map, in file order
+  std::vector<ConfigEntry> dotted = {};       // own keys that are paths
+  std::optional<ConfigEntry> merge = {};      // own `<<`
 };
 
 class TreeBuilder final : public YAML::EventHandler {
@@ -84,8 +89,14 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void OnMapEnd() override {
     OpenNode& map = open_.back();
-    merge_into(map);
-    for (const ConfigEntry& entry : map.own) put(map.node, entry);
+    Places places = merge_into(map);
+    for (const ConfigEntry& entry : map.own) {
+      const auto [place, fresh] = places.try_emplace(entry.key, map.node.entries.size());
+      if (fresh)
+        map.node.entries.push_back(entry);
+      else
+        map.node.entries[place->second] = entry;
+    }
     apply_dotted(map);
     close();
   }
@@ -102,6 +113,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void finish(ConfigNode node, YAML::anchor_t anchor) {
+    measure(node);
     const std::string where = node.where;
     const auto value = std::make_shared<const ConfigNode>(std::move(node));
     if (anchor != YAML::NullAnchor) anchors_[anchor] = value;
@@ -146,10 +158,15 @@ class TreeBuilder final : public YAML::EventHandler {
       map.merge = std::move(entry);
       return;
     }
-    for (const auto* list : {&map.own, &map.dotted})
-      for (const ConfigEntry& other : *list)
-        if (other.key == entry.key) complain_twice(other, entry, "remove one of the two lines");
+    if (!map.keys.insert(entry.key).second)
+      complain_twice(first_of(map, entry.key), entry, "remove one of the two lines");
     (is_path(map, entry) ? map.dotted : map.own).push_back(std::move(entry));
+  }
+
+  static const ConfigEntry& first_of(const OpenNode& map, const std::string& key) {
+    const auto same = [&](const ConfigEntry& entry) { return entry.key == key; };
+    const auto own = std::find_if(map.own.begin(), map.own.end(), same);
+    return own != map.own.end() ? *own : *std::find_if(map.dotted.begin(), map.dotted.end(), same);
   }
 
   [[noreturn]] static void complain_twice(const ConfigEntry& first, const ConfigEntry& second,
@@ -169,18 +186,12 @@ class TreeBuilder final : public YAML::EventHandler {
     return !split_path(entry.key).empty();
   }
 
-  static void put(ConfigNode& map, const ConfigEntry& entry) {
-    for (ConfigEntry& there : map.entries) {
-      if (there.key != entry.key) continue;
-      there = entry;
-      return;
-    }
-    map.entries.push_back(entry);
-  }
+  using Places = std::unordered_map<std::string, size_t>;  // of a map's keys among its entries
 
   // The first map of a list wins; own keys are put over all of them later.
-  static void merge_into(OpenNode& map) {
-    if (!map.merge) return;
+  static Places merge_into(OpenNode& map) {
+    Places places;
+    if (!map.merge) return places;
     const ConfigEntry& merge = *map.merge;
     std::vector<ConfigNodePtr> sources = {merge.value};
     if (merge.value->kind == Kind::list) sources = merge.value->items;
@@ -192,11 +203,28 @@ class TreeBuilder final : public YAML::EventHandler {
              .fix = "write <<: *name, where &name marks a map",
              .where = merge.where});
       for (const ConfigEntry& entry : source->entries)
-        if (map.node.find(entry.key) == nullptr) map.node.entries.push_back(entry);
+        if (places.try_emplace(entry.key, map.node.entries.size()).second)
+          map.node.entries.push_back(entry);
     }
+    return places;
+  }
+
+  // Each changes the tree once more.
+  static void check_dotted(const OpenNode& map) {
+    constexpr size_t most = 1000;
+    if (map.dotted.size() <= most) return;
+    throw ConfigError(
+        {.what = fmt::format("a map has {} dotted keys, {} is the first", map.dotted.size(),
+                             map.dotted.front().key),
+         .why = fmt::format("dotted keys change single values after a merge; at most {} of them "
+                            "are read",
+                            most),
+         .fix = "write the values into sections: train: {steps: 10}",
+         .where = map.dotted.front().where});
   }
 
   static void apply_dotted(OpenNode& map) {
+    check_dotted(map);
     for (const ConfigEntry& entry : map.dotted) {
       std::vector<std::string> path = split_path(entry.key);
       for (const ConfigEntry& own : map.own)
@@ -241,6 +269,30 @@ ConfigNodePtr parse_tree(std::string_view yaml, const ConfigPlace& where) {
   }
   if (builder.root() != nullptr) return builder.root();
   return std::make_shared<const ConfigNode>(ConfigNode{.where = where(1)});
+}
+
+void measure(ConfigNode& node) {
+  constexpr int64_t most_values = 1'000'000;
+  constexpr int deepest = 500;
+  constexpr size_t text_of_a_value = 256;
+  node.weight = 1 + static_cast<int64_t>(node.text.size() / text_of_a_value);
+  node.depth = 1;
+  const auto add = [&](const ConfigNode& child) {
+    node.weight += child.weight;
+    node.depth = std::max(node.depth, child.depth + 1);
+  };
+  for (const ConfigNodePtr& item : node.items) add(*item);
+  for (const ConfigEntry& entry : node.entries) add(*entry.value);
+  if (node.weight <= most_values && node.depth <= deepest) return;
+  throw ConfigError(
+      {.what = node.depth > deepest
+                   ? fmt::format("a {} is nested {} levels deep", shown(node), node.depth)
+                   : fmt::format("a {} holds more than {} values", shown(node),
+                                 with_commas(most_values)),
+       .why = "each use of an alias (*name) counts as all the values that it stands for; real "
+              "configs have some hundred values in a few levels",
+       .fix = "remove aliases that hold aliases, or split the file",
+       .where = node.where});
 }
 
 const ConfigEntry* ConfigNode::find(std::string_view key) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The tree behind Config. Nodes never change once built, so aliases, merges and copies share them.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,10 +27,17 @@ struct ConfigNode {
   bool quoted = false;                    // of a scalar
   std::vector<ConfigEntry> entries = {};  // of a map
   std::vector<ConfigNodePtr> items = {};  // of a list
+  // With all that is below, an alias counted each time that it is used.
+  int64_t weight = 1;  // values, and more for long texts
+  int depth = 1;       // levels
 
   const ConfigEntry* find(std::string_view key) const;
   std::vector<std::string> keys() const;
 };
+
+// Sets weight and depth of a node whose children have theirs. Throws ConfigError for a tree that
+// would take gigabytes when written out, or overflow the stack.
+void measure(ConfigNode& node);
 
 // "map", "list", "null" or the text of a scalar: what stands after `path =` in a message.
 std::string shown(const ConfigNode& node);

@@ -37,10 +37,12 @@ ConfigNodePtr put_below(const ConfigNodePtr& node, const std::vector<std::string
     if (entry.key != path[depth]) continue;
     entry.value = put_below(entry.value, path, depth + 1, value);
     if (depth + 1 == path.size()) entry.where = value->where;
+    measure(*changed);
     return changed;
   }
   changed->entries.push_back(
       {path[depth], value->where, put_below(nullptr, path, depth + 1, value)});
+  measure(*changed);
   return changed;
 }
 
@@ -148,6 +150,13 @@ std::vector<std::string> split_path(std::string_view path) {
 
 ConfigNodePtr with_value(const ConfigNodePtr& node, const std::vector<std::string>& path,
                          const ConfigNodePtr& value) {
+  constexpr size_t longest_path = 100;
+  if (path.size() > longest_path)
+    throw ConfigError(
+        {.what = fmt::format("a path of {} names, {}.{}. ...", path.size(), path.front(), path[1]),
+         .why = fmt::format("settings lie at most {} sections deep", longest_path),
+         .fix = "see braid help config for the names of all settings",
+         .where = value->where});
   return put_below(node, path, 0, value);
 }
 

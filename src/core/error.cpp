@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "braid/core/printable.h"
+
 namespace braid {
 namespace {
 
@@ -32,7 +34,7 @@ std::string explain(const Complaint& complaint) {
   text += complaint.what;
   if (!complaint.why.empty()) text += "\n  why: " + complaint.why;
   if (!complaint.fix.empty()) text += "\n  fix: " + complaint.fix;
-  return text;
+  return printable(text);
 }
 
 Error::Error(Complaint complaint, Exit code)
@@ -42,7 +44,11 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   std::string best;
   size_t best_distance =
       std::max<size_t>(2, word.size() / 3) + 1;  // farther is another word, not a slip
+  constexpr size_t longest_typed = 256;
+  if (word.size() > longest_typed) return best;
   for (const std::string& candidate : candidates) {
+    const size_t longer = std::max(word.size(), candidate.size());
+    if (longer - std::min(word.size(), candidate.size()) >= best_distance) continue;
     const size_t distance = edit_distance(word, candidate);
     if (distance < best_distance && distance < candidate.size()) {
       best = candidate;

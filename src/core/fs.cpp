@@ -29,6 +29,11 @@ std::string advice(int error, const fs::path& path) {
                          path.parent_path().string());
     case ENOENT:
       return fmt::format("check the path: ls {}", path.parent_path().string());
+    case EMFILE:
+    case ENFILE:
+      return "allow more open files: ulimit -n 1024";
+    case EFBIG:
+      return "allow larger files (ulimit -f unlimited), or write elsewhere: --set run.dir=<folder>";
     case ENOTDIR:
     case EEXIST:
       return fmt::format("a file stands where a folder is needed: ls -l {}", path.string());

@@ -9,8 +9,10 @@
 #include <cstdio>
 #include <ctime>
 #include <mutex>
+#include <utility>
 
 #include "braid/core/fs.h"
+#include "braid/core/printable.h"
 
 namespace braid {
 
@@ -18,12 +20,27 @@ struct Log::State {
   LogOptions options;
   std::FILE* file = nullptr;
   std::mutex mutex;
+  bool heard = true;  // somebody still reads the console
 
   ~State() {
     if (file != nullptr) std::fclose(file);
   }
 
   void line(std::string_view level, std::string_view text, bool to_terminal) {
+    const std::string line = dated(level, printable(text));
+    const std::lock_guard lock(mutex);
+    if (to_terminal && heard) heard = to_console(line);
+    to_file(line);
+    if (to_terminal && !heard && !std::exchange(told, true))
+      to_file(dated("WARNING",
+                    "no program reads the console any more (its pipe or terminal is "
+                    "closed): the run goes on and writes to this file alone"));
+  }
+
+ private:
+  bool told = false;  // that the console is gone
+
+  static std::string dated(std::string_view level, std::string_view text) {
     const auto now = std::chrono::system_clock::now();
     const auto millis =
         std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() %
@@ -31,10 +48,18 @@ struct Log::State {
     const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
     std::tm local = {};
     localtime_r(&seconds, &local);
-    const std::string line =
-        fmt::format("{:%Y-%m-%d %H:%M:%S},{:03d} - root - {} - {}\n", local, millis, level, text);
-    const std::lock_guard lock(mutex);
-    if (to_terminal) std::fputs(line.c_str(), stderr);
+    return fmt::format("{:%Y-%m-%d %H:%M:%S},{:03d} - root - {} - {}\n", local, millis, level,
+                       text);
+  }
+
+  // False once nobody can read it. A full disk behind stderr may have room again later.
+  static bool to_console(const std::string& line) {
+    errno = 0;
+    const bool failed = std::fputs(line.c_str(), stderr) < 0 || std::fflush(stderr) != 0;
+    return !failed || (errno != EPIPE && errno != EIO);
+  }
+
+  void to_file(const std::string& line) const {
     if (file == nullptr) return;
     if (std::fputs(line.c_str(), file) < 0 || std::fflush(file) != 0)
       throw_storage("write", options.file, errno);

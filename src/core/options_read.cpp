@@ -89,11 +89,20 @@ struct Reading {
                      .where = reading.value.where()});
 }
 
+// Bounds from above are either a share of one or far beyond what is used.
+std::string bound_reason(std::string_view words, double bound) {
+  constexpr double large = 1000;
+  return words == "at most" && bound >= large
+             ? "; more than that cannot be held in memory or counted"
+             : "";
+}
+
 void check_bound(const Reading& reading, bool holds, std::string_view words, double bound) {
   if (holds) return;
   const std::string rule = fmt::format("{} {}", words, bound);
   throw ConfigError({.what = fmt::format("{} must be {}", reading.given(), rule),
-                     .why = fmt::format("{} is: {}", reading.value.path(), reading.help),
+                     .why = fmt::format("{} is: {}{}", reading.value.path(), reading.help,
+                                        bound_reason(words, bound)),
                      .fix = fmt::format("set {} to a value {}", reading.value.path(), rule),
                      .where = reading.value.where()});
 }

@@ -8,6 +8,8 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 
 namespace braid::cuda {
 namespace {
@@ -93,7 +95,12 @@ NcclLine::NcclLine(const comm::NcclPlace& place, const std::string& key, int ran
       device_(place.device),
       stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, index_of(place.device))) {
   connect(place, key, rank, size);
-  watcher_ = std::thread([this] { watch(); });
+  try {
+    watcher_ = std::thread([this] { watch(); });
+  } catch (const std::system_error& refused) {
+    throw std::runtime_error(std::string("cannot start the thread that watches NCCL: ") +
+                             refused.what() + " (see ulimit -u)");
+  }
 }
 
 void NcclLine::connect(const comm::NcclPlace& place, const std::string& key, int rank, int size) {

@@ -6,6 +6,7 @@
 #include "braid/core/error.h"
 #include "braid/core/rng.h"
 #include "data/fields.h"
+#include "data/missing.h"
 #include "data/reduce.h"
 
 namespace braid::data {
@@ -15,6 +16,7 @@ class CropsSource final : public Source {
  public:
   CropsSource(const DataOptions& options, Split split, uint64_t seed)
       : files_(options, split),
+        missing_(options, files_.scaling()),
         options_(options),
         crop_key_(random_key(seed, "crop")),
         noise_key_(random_key(seed, "noise")) {
@@ -28,6 +30,7 @@ class CropsSource final : public Source {
     check_crop();
     size_ = files_.frames() * (whole_ ? 1 : options.patches);
     if (auto limit = split_limit(options, split)) size_ = std::min(size_, *limit);
+    options_.statistics = files_.statistics();
     if (options.reduce == "noisy_uniform") read_noise_level();
     spec_.input = {{files_.channels(), height_ / scale, width_ / scale}, c10::kFloat};
     spec_.target = {{files_.channels(), height_, width_}, c10::kFloat};
@@ -46,8 +49,18 @@ class CropsSource final : public Source {
       slab.col = random_below(key, draw + 1, slice_width_ - width_ + 1);
     }
     float* fine = out.target.mutable_data_ptr<float>();
-    place.file->read(slab, fine, files_.scaling());
+    if (place.file->read(slab, fine, files_.scaling()) > 0)
+      missing_.settle(*place.file, slab, fine, files_.scaling());
     make_coarse(access, fine, out.input.mutable_data_ptr<float>());
+  }
+
+  Statistics statistics() const override { return files_.statistics(); }
+
+  // Crops lie at a new place each time.
+  FieldInfo fields() const override {
+    FieldInfo info = files_.info(height_, width_);
+    if (!whole_) info.latitudes.clear(), info.longitudes.clear();
+    return info;
   }
 
   std::string describe(int64_t index) const override {
@@ -93,9 +106,9 @@ class CropsSource final : public Source {
           {.what = "data.reduce = noisy_uniform without data.stds",
            .why = "the noise is data.noise_ratio times the standard deviation of a channel",
            .fix = "set data.stds to a .npy file with one value a channel"});
-    const auto stds =
-        read_channel_values(options_.stds, files_.channels(), files_.shape().channels);
-    for (float std : stds) noise_.push_back(options_.noise_ratio * std);
+    const ChannelCount channels = {.wanted = files_.channels(), .stored = files_.shape().channels};
+    for (const float std : values_by_channel(options_, "data.stds", channels))
+      noise_.push_back(options_.noise_ratio * std);
   }
 
   void check_crop() const {
@@ -116,6 +129,7 @@ class CropsSource final : public Source {
   }
 
   FieldFiles files_;
+  MissingRule missing_;
   DataOptions options_;
   RandomKey crop_key_, noise_key_;
   int64_t slice_height_ = 0, slice_width_ = 0, height_ = 0, width_ = 0, size_ = 0;

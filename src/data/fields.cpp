@@ -4,21 +4,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "braid/core/error.h"
-#include "braid/data/npy.h"
 
 namespace braid::data {
 namespace {
 
+// Made-up data are recommended where they cannot come among anybody's own.
+bool may_be_made(const std::filesystem::path& folder) {
+  std::error_code error;
+  using Walk = std::filesystem::recursive_directory_iterator;
+  for (Walk it(folder, std::filesystem::directory_options::skip_permission_denied, error), end;
+       !error && it != end; it.increment(error))
+    if (!it->is_directory(error)) return false;
+  return true;
+}
+
 std::string make_hint(const DataOptions& options, Split split) {
   const std::filesystem::path where = split_path(options, split);
-  const std::string folder = where.has_parent_path() ? where.parent_path().string() : "data";
-  if (options.kind == Kind::crops)
-    return fmt::format("correct data.{}, or make some: braid data make slices {}",
-                       split_name(split), where.empty() ? "data/slices" : where.string());
-  return fmt::format("correct data.{}, or make some: braid data make weather {}", split_name(split),
-                     folder);
+  const bool crops = options.kind == Kind::crops;
+  std::filesystem::path folder = where.has_parent_path() ? where.parent_path() : "data";
+  if (crops) folder = where.empty() ? "data/slices" : where;
+  const std::string correct = fmt::format("correct data.{}", split_name(split));
+  if (!may_be_made(folder)) return correct;
+  return fmt::format("{}, or make some: braid data make {} {}", correct,
+                     crops ? "slices" : "weather", folder.string());
 }
 
 void check_same_grid(const FieldFile& first, const FieldFile& other) {
@@ -32,6 +43,25 @@ void check_same_grid(const FieldFile& first, const FieldFile& other) {
        .fix = fmt::format("take one of them out of {}", other.path().parent_path().string())});
 }
 
+bool same_coordinates(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::ranges::equal(a, b, [](double x, double y) { return std::abs(x - y) <= 1e-3; });
+}
+
+// Maps turned round in one of the files would be averaged and learnt as they are.
+void check_same_coordinates(const FieldFile& first, const FieldFile& other) {
+  const FieldInfo &a = first.info(), &b = other.info();
+  const char* differs = a.names != b.names ? "channels" : nullptr;
+  if (!same_coordinates(a.latitudes, b.latitudes)) differs = "latitudes";
+  if (!same_coordinates(a.longitudes, b.longitudes)) differs = "longitudes";
+  if (differs == nullptr) return;
+  throw DataError({.what = fmt::format("{} and {} have different {}", first.path().string(),
+                                       other.path().string(), differs),
+                   .why = "all files of a split have the same channels and grid",
+                   .fix = fmt::format("regrid or turn one of them round (cdo remapbil, cdo "
+                                      "invertlat), or take it out of {}",
+                                      other.path().parent_path().string())});
+}
+
 void check_channels(const DataOptions& options, const FieldFile& file) {
   if (options.channels <= file.shape().channels) return;
   throw DataError({.what = fmt::format("data.channels = {}, but {} has {}", options.channels,
@@ -40,10 +70,10 @@ void check_channels(const DataOptions& options, const FieldFile& file) {
                    .fix = fmt::format("set data.channels to at most {}", file.shape().channels)});
 }
 
-Scaling read_scaling(const DataOptions& options, int64_t wanted, int64_t stored) {
+Scaling read_scaling(const DataOptions& options, const ChannelCount& channels) {
   if (options.means.empty()) return {};
-  Scaling scaling{read_channel_values(options.means, wanted, stored),
-                  read_channel_values(options.stds, wanted, stored)};
+  Scaling scaling{values_by_channel(options, "data.means", channels),
+                  values_by_channel(options, "data.stds", channels)};
   const auto bad = std::ranges::find_if(scaling.std, [](float s) { return !(s > 0); });
   if (bad != scaling.std.end())
     throw DataError({.what = fmt::format("data.stds = {}: channel {} has the standard deviation {}",
@@ -57,23 +87,42 @@ Scaling read_scaling(const DataOptions& options, int64_t wanted, int64_t stored)
 
 FieldFiles::FieldFiles(const FileSearch& search, const FieldNames& names) {
   first_ = {0};
-  for (const auto& path : find_files(search)) {
-    files_.push_back(std::make_unique<FieldFile>(path, names));
+  const auto paths = find_files(search);
+  constexpr size_t most_open = 256;  // of the 1024 that a process may usually have
+  const KeepOpen keep = paths.size() <= most_open ? KeepOpen::yes : KeepOpen::no;
+  for (const auto& path : paths) {
+    files_.push_back(std::make_unique<FieldFile>(path, names, keep));
     check_same_grid(*files_[0], *files_.back());
+    check_same_coordinates(*files_[0], *files_.back());
     first_.push_back(first_.back() + files_.back()->shape().frames);
   }
   channels_ = shape().channels;
 }
 
 FieldFiles::FieldFiles(const DataOptions& options, Split split)
-    : FieldFiles({.where = split_path(options, split),
-                  .endings = field_endings(),
-                  .key = fmt::format("data.{}", split_name(split)),
-                  .fix = make_hint(options, split)},
-                 {.dataset = options.dataset, .variables = options.variables}) {
+    : FieldFiles(
+          {.where = split_path(options, split),
+           .endings = field_endings(),
+           .key = fmt::format("data.{}", split_name(split)),
+           .fix = make_hint(options, split)},
+          {.dataset = options.dataset, .variables = options.variables, .levels = options.levels}) {
   check_channels(options, *files_[0]);
   if (options.channels > 0) channels_ = options.channels;
-  scaling_ = read_scaling(options, channels_, shape().channels);
+  DataOptions read = options;  // once: the files may change
+  read.statistics = statistics_ = read_statistics(options);
+  scaling_ = read_scaling(read, {.wanted = channels_, .stored = shape().channels});
+}
+
+FieldInfo FieldFiles::info(int64_t height, int64_t width) const {
+  FieldInfo info = files_[0]->info();
+  const auto cut = [](auto& list, int64_t size) {
+    if (list.size() > static_cast<size_t>(size)) list.resize(static_cast<size_t>(size));
+  };
+  cut(info.names, channels_);
+  cut(info.units, channels_);
+  cut(info.latitudes, height);
+  cut(info.longitudes, width);
+  return info;
 }
 
 FramePlace FieldFiles::place(int64_t frame) const {
@@ -82,15 +131,21 @@ FramePlace FieldFiles::place(int64_t frame) const {
   return {files_[file].get(), frame - first_[file]};
 }
 
-std::vector<float> read_channel_values(const std::string& file, int64_t wanted, int64_t stored) {
-  const at::Tensor values = read_npy(file).to(c10::kFloat).reshape({-1});
-  if (values.numel() != wanted && values.numel() != stored)
+std::vector<float> values_by_channel(const DataOptions& options, const char* key,
+                                     const ChannelCount& channels) {
+  const auto which = std::ranges::find_if(statistic_files(), [&](const StatisticFile& one) {
+    return std::string_view(one.key) == key;
+  });
+  std::vector<float> values = read_statistic(options, *which);
+  const auto count = static_cast<int64_t>(values.size());
+  if (count != channels.wanted && count != channels.stored)
     throw DataError(
-        {.what = fmt::format("{} holds {} values for {} channels", file, values.numel(), wanted),
+        {.what = fmt::format("{} holds {} values for {} channels", options.*which->file, count,
+                             channels.wanted),
          .why = "there is one mean and one standard deviation a channel, [1, C, 1, 1] or [C]",
          .fix = "give the statistics of these data, or set data.channels"});
-  const float* first = values.const_data_ptr<float>();
-  return {first, first + wanted};
+  values.resize(static_cast<size_t>(channels.wanted));
+  return values;
 }
 
 const std::string& split_path(const DataOptions& options, Split split) {

@@ -28,20 +28,27 @@ class FieldFiles {
   int64_t channels() const { return channels_; }  // wanted
   const FieldShape& shape() const { return files_[0]->shape(); }
   const Scaling& scaling() const { return scaling_; }
+  const Statistics& statistics() const { return statistics_; }
+  FieldInfo info(int64_t height, int64_t width) const;  // cut to this size and to the channels
 
  private:
   std::vector<std::unique_ptr<FieldFile>> files_;
   std::vector<int64_t> first_;  // global number of each file's first frame, and of the end
   int64_t channels_ = 0;
+  Statistics statistics_;
   Scaling scaling_;
 };
 
 const std::string& split_path(const DataOptions& options, Split split);
 std::optional<int64_t> split_limit(const DataOptions& options, Split split);
 const char* split_name(Split split);
-// A number a channel from a .npy of [1,C,1,1] or [C], cut to the wanted channels. Throws DataError
-// if its length fits neither the wanted nor the stored channels.
-std::vector<float> read_channel_values(const std::string& file, int64_t wanted, int64_t stored);
+struct ChannelCount {
+  int64_t wanted = 0, stored = 0;
+};
+// A number per channel from statistics of [1,C,1,1] or [C], cut to the wanted channels. Throws
+// DataError if their length fits neither the wanted nor the stored channels.
+std::vector<float> values_by_channel(const DataOptions& options, const char* key,
+                                     const ChannelCount& channels);
 
 std::shared_ptr<const Source> open_frames(const DataOptions& options, Split split);
 std::shared_ptr<const Source> open_crops(const DataOptions& options, Split split, uint64_t seed);

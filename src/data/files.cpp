@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "braid/core/error.h"
+#include "data/foreign.h"
 
 namespace braid::data {
 namespace {
@@ -46,6 +47,13 @@ std::vector<fs::path> files_of_folder(const FileSearch& search) {
   return files;
 }
 
+// A relative path means another file in another folder.
+std::string where_from(const fs::path& path) {
+  std::error_code ignored;
+  if (path.is_absolute()) return "";
+  return fmt::format("; a relative path starts at {}", fs::current_path(ignored).string());
+}
+
 [[noreturn]] void complain_of_no_files(const FileSearch& search, bool is_folder) {
   if (search.where.empty())
     throw ConfigError({.what = fmt::format("{} is not set", search.key),
@@ -54,9 +62,10 @@ std::vector<fs::path> files_of_folder(const FileSearch& search) {
   throw DataError(
       {.what = is_folder ? fmt::format("no data files in {}", search.where)
                          : fmt::format("{} = {}: no such file or folder", search.key, search.where),
-       .why = search.endings.empty()
-                  ? "a file or a pattern of files is needed"
-                  : fmt::format("files end in {}", fmt::join(search.endings, ", ")),
+       .why = (search.endings.empty()
+                   ? "a file or a pattern of files is needed"
+                   : fmt::format("files end in {}", fmt::join(search.endings, ", "))) +
+              where_from(search.where),
        .fix = search.fix});
 }
 
@@ -77,6 +86,7 @@ std::vector<fs::path> find_files(const FileSearch& search) {
     files = {search.where};
   else if (!search.where.empty())
     files = files_of_pattern(search.where);
+  if (files.empty() && is_folder) refuse_foreign(search.where);
   if (files.empty()) complain_of_no_files(search, is_folder);
   std::ranges::sort(files);
   return files;
@@ -102,7 +112,7 @@ MappedFile::MappedFile(const fs::path& file) {
   if (descriptor >= 0) ::close(descriptor);
   if (error != 0)
     throw DataError({.what = fmt::format("cannot open {}: {}", file.string(), std::strerror(error)),
-                     .why = "the file is read by mapping it into memory",
+                     .why = "the file is read by mapping it into memory" + where_from(file),
                      .fix = error == EACCES ? fmt::format("chmod a+r {}", file.string())
                                             : "correct the path in the data section"});
 }

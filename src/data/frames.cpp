@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
-#include "data/fields.h"
+#include "data/frame_pairs.h"
+#include "data/missing.h"
 
 namespace braid::data {
 namespace {
@@ -11,13 +12,15 @@ namespace {
 class FramesSource final : public Source {
  public:
   FramesSource(const DataOptions& options, Split split)
-      : files_(options, split), step_(options.step), size_(files_.frames()) {
+      : files_(options, split),
+        pairs_(files_, options),
+        missing_(options, files_.scaling()),
+        size_(pairs_.size()) {
     if (auto limit = split_limit(options, split)) size_ = std::min(size_, *limit);
     const FieldShape& shape = files_.shape();
     height_ = options.size.empty() ? shape.height : options.size[0];
     width_ = options.size.empty() ? shape.width : options.size[1];
     check_size(shape);
-    for (const auto& file : files_.files()) check_length(*file);
     spec_.input = spec_.target = {{files_.channels(), height_, width_}, c10::kFloat};
   }
 
@@ -32,27 +35,27 @@ class FramesSource final : public Source {
     read_pair(access, out, {});
   }
 
+  Statistics statistics() const override { return files_.statistics(); }
+  FieldInfo fields() const override { return files_.info(height_, width_); }
+
   std::string describe(int64_t index) const override {
-    const FramePlace place = input_of(index);
+    const FramePlace place = files_.place(pairs_.input(index));
     return fmt::format("{}, frame {}", place.file->path().string(), place.frame);
   }
 
  private:
-  // A pair never leaves its file: the last `step` frames and the first ones are folded back into
-  // it.
-  FramePlace input_of(int64_t index) const {
-    FramePlace place = files_.place(index);
-    place.frame %= place.file->shape().frames - step_;
-    if (place.frame < step_) place.frame += step_;
-    return place;
+  void read_pair(Access access, const Sample& out, const Scaling& scaling) const {
+    read_frame(pairs_.input(access.index), out.input, scaling);
+    read_frame(pairs_.target(access.index), out.target, scaling);
   }
 
-  void read_pair(Access access, const Sample& out, const Scaling& scaling) const {
-    const FramePlace place = input_of(access.index);
-    Slab slab{.frame = place.frame, .channels = files_.channels(), .rows = height_, .cols = width_};
-    place.file->read(slab, out.input.mutable_data_ptr<float>(), scaling);
-    slab.frame += step_;
-    place.file->read(slab, out.target.mutable_data_ptr<float>(), scaling);
+  void read_frame(int64_t frame, const at::Tensor& out, const Scaling& scaling) const {
+    const FramePlace place = files_.place(frame);
+    const Slab slab{
+        .frame = place.frame, .channels = files_.channels(), .rows = height_, .cols = width_};
+    auto* values = out.mutable_data_ptr<float>();
+    if (place.file->read(slab, values, scaling) > 0)
+      missing_.settle(*place.file, slab, values, scaling);
   }
 
   void check_size(const FieldShape& shape) const {
@@ -64,18 +67,10 @@ class FramesSource final : public Source {
          .fix = fmt::format("set data.size to at most [{}, {}]", shape.height, shape.width)});
   }
 
-  void check_length(const FieldFile& file) const {
-    if (file.shape().frames >= 3 * step_) return;
-    throw DataError(
-        {.what = fmt::format("{} has {} frames, too few for data.step = {}", file.path().string(),
-                             file.shape().frames, step_),
-         .why = "a file needs at least 3 x step frames: none of the first `step` is an input",
-         .fix = fmt::format("set data.step to at most {}, or take the file away",
-                            file.shape().frames / 3)});
-  }
-
   FieldFiles files_;
-  int64_t step_, size_, height_ = 0, width_ = 0;
+  FramePairs pairs_;
+  MissingRule missing_;
+  int64_t size_, height_ = 0, width_ = 0;
   SampleSpec spec_;
 };
 

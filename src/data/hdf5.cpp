@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "braid/core/error.h"
+#include "data/foreign.h"
 
 namespace braid::data {
 namespace {
@@ -67,6 +68,7 @@ Hdf5Id hdf5_open(const std::filesystem::path& file) {
                       1);  // parallel file systems often refuse locks, and a reader needs none
   Hdf5Id id(H5Fopen(file.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   if (id) return id;
+  refuse_foreign(file);
   const std::string cause = hdf5_cause();
   const bool truncated = cause.find("truncated") != std::string::npos;
   std::error_code ignored;
@@ -75,8 +77,7 @@ Hdf5Id hdf5_open(const std::filesystem::path& file) {
                            truncated ? "a truncated HDF5 file" : "not a readable HDF5 file",
                            std::filesystem::file_size(file, ignored), cause),
        .why = "an interrupted download or copy leaves a file that is shorter than its header says",
-       .fix = fmt::format("fetch the file again, then run: braid data check {}",
-                          file.parent_path().string())});
+       .fix = fmt::format("fetch the file again, then run: braid data check {}", file.string())});
 }
 
 std::vector<std::string> hdf5_datasets(const Hdf5Id& file) {

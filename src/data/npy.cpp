@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "braid/core/error.h"
@@ -54,7 +56,8 @@ std::string_view npy_entry(std::string_view header, std::string_view key) {
   return header;
 }
 
-std::vector<int64_t> npy_shape(std::string_view text) {
+// Nothing if a number is larger than 64 bits hold.
+std::optional<std::vector<int64_t>> npy_shape(std::string_view text) {
   std::vector<int64_t> shape;
   for (size_t i = 1; i < text.size() && text[i] != ')';) {
     if (text[i] < '0' || text[i] > '9') {
@@ -63,7 +66,9 @@ std::vector<int64_t> npy_shape(std::string_view text) {
     }
     int64_t number = 0;
     for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i)
-      number = number * 10 + (text[i] - '0');
+      if (__builtin_mul_overflow(number, 10, &number) ||
+          __builtin_add_overflow(number, text[i] - '0', &number))
+        return std::nullopt;
     shape.push_back(number);
   }
   return shape;
@@ -90,9 +95,26 @@ NpyHeader read_npy_header(const std::filesystem::path& file, const MappedFile& b
   if (start + length > bytes.size()) complain_of_npy(file, "it ends within its header");
   const std::string_view text(reinterpret_cast<const char*>(at) + start,
                               static_cast<size_t>(length));
+  const auto shape = npy_shape(npy_entry(text, "shape"));
+  if (!shape) complain_of_npy(file, "a side of its shape is larger than 64 bits hold");
   return {npy_dtype(file, npy_entry(text, "descr")),
-          npy_entry(text, "fortran_order").starts_with("True"), npy_shape(npy_entry(text, "shape")),
-          start + length};
+          npy_entry(text, "fortran_order").starts_with("True"), *shape, start + length};
+}
+
+// Compared with the file before memory is taken: a head may say any shape, also one of no elements
+// with sides that nobody can multiply.
+void check_npy_size(const std::filesystem::path& file, const NpyHeader& header, int64_t there) {
+  auto bytes = static_cast<int64_t>(c10::elementSize(header.dtype));
+  bool countable = true;
+  for (const int64_t side : header.shape)
+    countable &= !__builtin_mul_overflow(bytes, std::max<int64_t>(side, 1), &bytes);
+  if (!countable)
+    complain_of_npy(
+        file, fmt::format("its shape [{}] is larger than any file", fmt::join(header.shape, ", ")));
+  const bool empty = std::ranges::count(header.shape, 0) > 0;
+  if (!empty && there < bytes)
+    complain_of_npy(file,
+                    fmt::format("it is truncated: {} bytes of data, {} are needed", there, bytes));
 }
 
 }  // namespace
@@ -102,11 +124,9 @@ at::Tensor read_npy(const std::filesystem::path& file) {
   const NpyHeader header = read_npy_header(file, bytes);
   std::vector<int64_t> shape = header.shape;
   if (header.fortran) shape = {header.shape.rbegin(), header.shape.rend()};
+  check_npy_size(file, header, bytes.size() - header.bytes);
   at::Tensor tensor = empty_tensor(shape, header.dtype);
   const auto wanted = static_cast<int64_t>(tensor.nbytes());
-  if (bytes.size() - header.bytes < wanted)
-    complain_of_npy(file, fmt::format("it is truncated: {} bytes of data, {} are needed",
-                                      bytes.size() - header.bytes, wanted));
   if (wanted > 0)
     std::memcpy(tensor.mutable_data_ptr(), bytes.data() + header.bytes,
                 static_cast<size_t>(wanted));

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "braid/core/error.h"
+#include "braid/core/thread.h"
 #include "data/finite.h"
 
 namespace braid::data {
@@ -22,10 +23,18 @@ int64_t weight_of(const at::Tensor& target) {
 
 Readers::Readers(std::shared_ptr<const Source> source, const LoaderOptions& options)
     : source_(std::move(source)), options_(options) {
-  for (int64_t i = 0; i < options.workers; ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (int64_t i = 0; i < options.workers; ++i)
+      threads_.push_back(start_thread("read data (data.workers)", [this] { work(); }));
+  } catch (...) {
+    end();
+    throw;
+  }
 }
 
-Readers::~Readers() {
+Readers::~Readers() { end(); }
+
+void Readers::end() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

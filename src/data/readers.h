@@ -43,6 +43,7 @@ class Readers {
   void forget();                              // jobs not yet begun
 
  private:
+  void end();
   void work();
   void run(BatchJob& job, int64_t first, int64_t end);
   void read_sample(BatchJob& job, int64_t k) const;

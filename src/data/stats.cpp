@@ -86,9 +86,10 @@ FieldStats field_stats(const std::string& where, const FieldNames& names,
                    .frames = files.frames(),
                    .height = files.shape().height,
                    .width = files.shape().width};
+  const std::vector<std::string> known = files.info(stats.height, stats.width).names;
   for (size_t c = 0; c < channels; ++c)
-    stats.channels.push_back(channel_stats(
-        all[c], names.variables.empty() ? std::to_string(c) : names.variables[c], where));
+    stats.channels.push_back(
+        channel_stats(all[c], known.empty() ? std::to_string(c) : known[c], where));
   return stats;
 }
 

@@ -119,10 +119,6 @@ Descriptor bound_socket(const sockaddr* address, socklen_t length, bool dual) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
 std::string address_towards(const std::string& host, int port) {
   const Resolved there = resolve_host(host, port, SOCK_DGRAM);
   if (!there.list) throw unknown_host(host, there.problem);
@@ -199,7 +195,7 @@ int port_of(const Descriptor& socket) {
 std::string wait_for_listener(const std::vector<std::string>& hosts, int port, Instant deadline,
                               bool name_may_come) {
   using namespace std::chrono_literals;
-  for (auto pause = 5ms;; pause = std::min(2 * pause, 500ms)) {
+  for (auto pause = 5ms;; pause = std::min(2 * pause, 100ms)) {
     for (const std::string& host : hosts) {
       const double left = seconds_until(deadline);
       const Resolved there = resolve_host(host, port, SOCK_STREAM);

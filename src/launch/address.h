@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/descriptor.h"
+
 namespace braid::launch {
 
 using Instant = std::chrono::steady_clock::time_point;
@@ -17,21 +19,7 @@ inline double seconds_until(Instant when) {
   return std::chrono::duration<double>(when - std::chrono::steady_clock::now()).count();
 }
 
-class Descriptor {  // of a file or socket, closed at the end
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  int get() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
+using comm::Descriptor;
 
 // The address of this host as `host` sees it. What the host's own name resolves to is often a
 // loopback address that no other host can reach.

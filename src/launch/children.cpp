@@ -4,15 +4,18 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <deque>
 #include <fstream>
 
 #include "braid/core/error.h"
+#include "braid/core/fs.h"
 
 namespace braid::launch {
 namespace {
@@ -25,17 +28,15 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 }
 
 // Between fork and exec only calls that are safe in a signal handler.
-[[noreturn]] void become(char* const* command, char* const* variables, const char* log,
-                         const sigset_t& signals) {
+[[noreturn]] void become(char* const* command, char* const* variables, int log,
+                         const ChildProcess& process) {
   ::setpgid(0, 0);
+  if (process.socket >= 0) ::fcntl(process.socket, F_SETFD, 0);  // the others stay closed to it
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing >= 0) ::dup2(nothing, 0);
-  if (log != nullptr) {
-    const int file = ::open(log, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
-    if (file < 0 || ::dup2(file, 1) < 0 || ::dup2(file, 2) < 0) ::_exit(126);
-  }
+  if (log >= 0 && (::dup2(log, 1) < 0 || ::dup2(log, 2) < 0)) ::_exit(126);
   ::signal(SIGPIPE, SIG_DFL);
-  ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+  ::sigprocmask(SIG_SETMASK, &process.signals, nullptr);
   ::execve(command[0], command, variables);
   ::_exit(127);
 }
@@ -48,7 +49,31 @@ bool Child::failed() const {
   return state == State::ended && !asked && !left;
 }
 
+void need_open_files(int ranks) {
+  constexpr rlim_t of_a_process = 32,
+                   of_a_peer = 4;  // sockets, files and pipes, with some to spare
+  const rlim_t need = of_a_process + of_a_peer * static_cast<rlim_t>(ranks);
+  struct rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need) return;
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = std::min(need, limit.rlim_max);
+  if (limit.rlim_cur == need && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
+  throw StorageError(
+      {.what = fmt::format("{} rank{} of one host with at most {} open files per process", ranks,
+                           ranks == 1 ? "" : "s", before),
+       .why = fmt::format("each process needs up to {} for sockets and files, and the hard limit "
+                          "(ulimit -H -n) is {}",
+                          need, limit.rlim_max),
+       .fix = fmt::format("allow more open files: ulimit -n {}", std::max<rlim_t>(need, 1024))});
+}
+
 pid_t start_process(const ChildProcess& process) {
+  // Opened here, where a failure can be told.
+  const Descriptor log = process.log.empty()
+                             ? Descriptor()
+                             : Descriptor(::open(process.log.c_str(),
+                                                 O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644));
+  if (!process.log.empty() && log.get() < 0) throw_storage("open", process.log, errno);
   const std::vector<char*> command = pointers_to(process.command);
   const std::vector<char*> variables = pointers_to(process.variables);
   const pid_t parent = ::getpid();
@@ -56,8 +81,7 @@ pid_t start_process(const ChildProcess& process) {
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);  // it ended before we could ask to be told
-    become(command.data(), variables.data(), process.log.empty() ? nullptr : process.log.c_str(),
-           process.signals);
+    become(command.data(), variables.data(), log.get(), process);
   }
   if (child < 0)
     throw InternalError({.what = fmt::format("cannot start a process: {}", std::strerror(errno)),

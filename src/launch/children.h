@@ -31,7 +31,12 @@ struct ChildProcess {
   std::vector<std::string> command, variables;
   std::string log;   // empty: the terminal
   sigset_t signals;  // blocked ones of the caller, which the child is to have
+  int socket = -1;   // that the child is to have open, under the same number; -1: none
 };
+
+// Raises this process's limit of open files, which its children inherit, as far as that many ranks
+// need and the system allows. Throws StorageError: with fewer, libraries abort or wait for ever.
+void need_open_files(int ranks);
 
 // Forks and executes. The child gets a process group of its own, ends when this process does, and
 // reads nothing from the terminal.

@@ -84,7 +84,8 @@ std::vector<std::string> variables_to_inherit() {
     bool ours = name.starts_with("TORCHELASTIC_");
     for (const std::string_view set :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
-          "MASTER_PORT", "BRAID_STORE", "BRAID_JOB_TOKEN"})
+          "MASTER_PORT", "BRAID_STORE", "BRAID_STORE_SOCKET", "BRAID_JOB_TOKEN",
+          "BRAID_JOB_TOKEN_FILE"})
       ours = ours || name == set;
     if (!ours) kept.emplace_back(*entry);
   }

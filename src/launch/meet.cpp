@@ -16,6 +16,7 @@
 
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
+#include "comm/sha256.h"
 
 namespace braid::launch {
 namespace {
@@ -24,10 +25,8 @@ namespace fs = std::filesystem;
 constexpr const char* job_key = "braid/job";
 
 // Tells tokens apart without telling what they are.
-std::string fingerprint(const std::string& token) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char letter : token) hash = (hash ^ static_cast<uint8_t>(letter)) * 0x100000001b3u;
-  return fmt::format("{:016x}", hash);
+std::string fingerprint(const std::string& token, const char* purpose) {
+  return comm::to_hex(comm::hmac_sha256(token, purpose)).substr(0, 32);
 }
 
 std::string line_of(const fs::path& file) {
@@ -74,14 +73,19 @@ ConfigError no_meeting_place(const Environment& here) {
 
 CommError not_our_store(const MeetingPlace& place, bool other_job) {
   return CommError(
-      {.what =
-           other_job
-               ? fmt::format("the store at {}:{} belongs to another job", place.host, place.port)
-               : fmt::format("the store at {}:{} belongs to no braid job", place.host, place.port),
+      {.what = fmt::format("the store at {}:{} belongs to {}", place.host, place.port,
+                           other_job ? "another job" : "no braid job"),
        .why =
            "ranks show a token of their job where they meet, and this rank's is not the one that "
            "was set there",
        .fix = "give each job a port of its own: export MASTER_PORT=<free port> on all its ranks"});
+}
+
+CommError broken_roll(const std::string& place, size_t seats, int world) {
+  return CommError({.what = fmt::format("the text at roll in the store at {} has {} ranks, not {}",
+                                        place, seats, world),
+                    .why = "rank 0 writes there who has come",
+                    .fix = "start all ranks of a job with the same version of braid"});
 }
 
 CommError missing_ranks(const std::vector<int>& missing, const Environment& here, double seconds) {
@@ -102,10 +106,13 @@ class Host {  // the way of one rank into a meeting
 
   Meeting run() {
     const comm::Store open = open_store();
-    show_token(open);
+    if (of_torchrun()) show_token(open);
     Meeting meeting{.store = of_job(open, here_.token), .seats = {}};
     sit_down(meeting.store);
     meeting.seats = here_.rank == 0 ? call_roll(meeting.store) : hear_roll(meeting.store);
+    if (meeting.seats.size() != static_cast<size_t>(here_.world))
+      throw broken_roll(open.place(), meeting.seats.size(), here_.world);
+    if (here_.rank == 0) open.shut();
     return meeting;
   }
 
@@ -122,14 +129,16 @@ class Host {  // the way of one rank into a meeting
            (here_.launcher == Launcher::own && others_elsewhere);
   }
   // torchrun's agent serves one store to a job and to its restarts.
-  bool store_outlives_ranks() const {
-    return here_.store_served && here_.launcher == Launcher::torchrun;
-  }
+  bool of_torchrun() const { return here_.store_served && here_.launcher == Launcher::torchrun; }
   fs::path file() const {
-    return fs::path(options_.meet_dir) / fmt::format(".braid-{}", fingerprint(here_.token));
+    return fs::path(options_.meet_dir) / fmt::format(".braid-{}", fingerprint(here_.token, "file"));
   }
 
   comm::Store open_store() {
+    if (here_.store_socket >= 0) {  // from the launcher of this host
+      place_ = {.host = "127.0.0.1", .port = 9};
+      return comm::Store::inherited(here_.store_socket, limits_.store);
+    }
     if (options_.port != 0 && !here_.store_served)
       here_.master_port = static_cast<int>(options_.port);
     if (!by_file() && (here_.master_address.empty() || here_.master_port == 0))
@@ -146,7 +155,8 @@ class Host {  // the way of one rank into a meeting
                                                 .port = place_.port,
                                                 .server = true,
                                                 .listener = socket.release(),
-                                                .timeout_seconds = limits_.store});
+                                                .timeout_seconds = limits_.store,
+                                                .token = here_.token});
     if (by_file()) leave_address();
     return store;
   }
@@ -165,8 +175,11 @@ class Host {  // the way of one rank into a meeting
     place_.port = here_.master_port;
     if (by_file()) place_.port = read_file(hosts);
     place_.host = wait_for_listener(hosts, place_.port, deadline_, name_may_come());
-    return comm::Store::tcp(
-        {.host = place_.host, .port = place_.port, .timeout_seconds = limits_.store});
+    const comm::TcpStoreOptions options = {.host = place_.host,
+                                           .port = place_.port,
+                                           .timeout_seconds = limits_.store,
+                                           .token = here_.token};
+    return of_torchrun() ? comm::Store::torchrun(options) : comm::Store::tcp(options);
   }
 
   int read_file(std::vector<std::string>& hosts) const {
@@ -189,10 +202,10 @@ class Host {  // the way of one rank into a meeting
   }
 
   void show_token(const comm::Store& store) {
-    if (serves() || (here_.rank == 0 && here_.launcher != Launcher::own)) mark(store, here_.token);
+    if (here_.rank == 0) mark(store, here_.token);
     bool ours = shows_our_job(store);
     // Until rank 0 has come again, such a store shows the job as it was before the restart.
-    while (!ours && store_outlives_ranks() && seconds_until(deadline_) > 0) {
+    while (!ours && seconds_until(deadline_) > 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       ours = shows_our_job(store);
     }
@@ -202,8 +215,9 @@ class Host {  // the way of one rank into a meeting
   bool shows_our_job(const comm::Store& store) const {
     try {
       return store.get(job_key, std::max(0.5, seconds_until(deadline_))) ==
-             fingerprint(here_.token);
+             fingerprint(here_.token, "job");
     } catch (const CommError&) {
+      if (store.has(job_key)) return false;  // of another job, or of a try before this one
       throw not_our_store(place_, false);
     }
   }
@@ -269,7 +283,7 @@ class Host {  // the way of one rank into a meeting
   std::vector<Seat> seats_of(const std::string& roll) const {
     std::vector<Seat> seats;
     for (size_t begin = 0; begin < roll.size();) {
-      const size_t end = roll.find('\0', begin);
+      const size_t end = std::min(roll.find('\0', begin), roll.size());
       seats.push_back(decode(roll.substr(begin, end - begin)));
       begin = end + 1;
     }
@@ -286,11 +300,11 @@ class Host {  // the way of one rank into a meeting
 }  // namespace
 
 void mark(const comm::Store& store, const std::string& token) {
-  store.set(job_key, fingerprint(token));
+  store.set(job_key, fingerprint(token, "job"));
 }
 
 comm::Store of_job(const comm::Store& store, const std::string& token) {
-  return store.under("braid/" + token);
+  return store.under("braid/" + fingerprint(token, "keys"));
 }
 
 Meeting meet(const Environment& here, const Options& options) { return Host(here, options).run(); }

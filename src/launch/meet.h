@@ -25,9 +25,15 @@ struct Meeting {
   std::vector<Seat> seats = {};                  // by rank
 };
 
-// Marks a store as that of one job. All other keys of the job stand below its secret.
+// torchrun's store serves anyone and outlives its ranks: marks it as that of one job. All other
+// keys of the job are below a name that only those who know its token can tell.
 void mark(const comm::Store& store, const std::string& token);
 comm::Store of_job(const comm::Store& store, const std::string& token);
+
+// Said once per job whose ranks have no secret in common.
+inline constexpr const char* guessable_token =
+    "braid: note: the ranks know each other by the number of their job, which others can guess; "
+    "where strangers reach this host or its network, set BRAID_JOB_TOKEN (docs/launch.md)";
 
 // Connects to the store (or serves it), shows the token, waits until all ranks have come.
 Meeting meet(const Environment& here, const Options& options);

@@ -8,9 +8,10 @@ void describe(Fields& fields, Options& options) {
                "how long a rank waits for another in a collective; the limits of the store, a step "
                "and the start follow from it",
                {.at_least = 1});
-  fields.field("port", options.port,
-               "of the store where ranks meet, 0: a free one with --ranks, else the launcher's",
-               {.at_least = 0, .at_most = 65535});
+  fields.field(
+      "port", options.port,
+      "port of the store where ranks meet; 0 = no port with --ranks, else that of the launcher",
+      {.at_least = 0, .at_most = 65535});
   fields.field("backend", options.backend,
                "what carries tensors between ranks; auto: nccl between GPUs, else gloo",
                {.one_of = {"auto", "gloo", "nccl", "mpi"}});

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What each launcher says about the place of a rank.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 
 #include "braid/core/error.h"
 #include "braid/launch/environment.h"
@@ -125,7 +127,10 @@ void read_mpi(const Variables& v, Environment& here) {
   here.node_rank = here.local_world == here.world ? 0 : -1;
   const std::string job = v.first_of({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
   if (job.empty()) return;
-  here.token = fmt::format("{}.{}", job, v.text("OMPI_MCA_orte_precondition_transports"));
+  // Open MPI 4 draws these 128 bits anew for each job and gives them to its ranks alone.
+  const std::string drawn = v.text("OMPI_MCA_orte_precondition_transports");
+  here.secret = !drawn.empty();
+  here.token = fmt::format("{}.{}", job, drawn);
   here.master_port = port_of_job(job);
 }
 
@@ -175,6 +180,28 @@ void read_launcher(const Variables& v, Environment& here) {
   if (v.has("SLURM_JOB_ID")) here.waiting_tasks = v.number_or("SLURM_NTASKS", 1, most_ranks, 0);
 }
 
+// What a user gave all ranks of the job and nobody else; "" if nothing.
+std::string secret_of(const Variables& v) {
+  const std::string file = v.text("BRAID_JOB_TOKEN_FILE");
+  if (v.has("BRAID_JOB_TOKEN") || file.empty()) return v.text("BRAID_JOB_TOKEN");
+  struct stat about = {};
+  if (::stat(file.c_str(), &about) == 0 && (about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    throw ConfigError(
+        {.what = fmt::format("the file {} of BRAID_JOB_TOKEN_FILE is open to others", file),
+         .why = "who can read the token can join the job",
+         .fix = fmt::format("chmod 600 {}, and make a new token: openssl rand -hex 16 "
+                            "> {}",
+                            file, file)});
+  std::ifstream in(file);
+  std::string token;
+  in >> token;
+  if (!token.empty()) return token;
+  throw ConfigError({.what = fmt::format("no token in the file {} of BRAID_JOB_TOKEN_FILE", file),
+                     .why = "its first word is the secret by which the ranks of a job know each "
+                            "other",
+                     .fix = fmt::format("(umask 077; openssl rand -hex 16 > {})", file)});
+}
+
 void read_meeting_place(const Variables& v, Environment& here) {
   if (here.world == 1) return;
   here.master_address = v.first_of({"MASTER_ADDR", "PET_MASTER_ADDR"});
@@ -183,7 +210,15 @@ void read_meeting_place(const Variables& v, Environment& here) {
     here.master_address = "127.0.0.1";
   for (const char* name : {"PET_MASTER_PORT", "MASTER_PORT"})
     if (v.has(name)) here.master_port = v.number(name, 1, 65535);
-  if (v.has("BRAID_JOB_TOKEN")) here.token = v.text("BRAID_JOB_TOKEN");
+  if (v.has("BRAID_STORE_SOCKET"))
+    here.store_socket = v.number("BRAID_STORE_SOCKET", 3, most_ranks);
+  if (const std::string secret = secret_of(v); !secret.empty()) {
+    here.secret = true;
+    // The ranks of torchrun may be started again beside the same store.
+    here.token = v.has("TORCHELASTIC_RESTART_COUNT")
+                     ? fmt::format("{}.{}", secret, v.text("TORCHELASTIC_RESTART_COUNT"))
+                     : secret;
+  }
   if (here.token.empty()) here.token = "open";
 }
 

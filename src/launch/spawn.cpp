@@ -7,13 +7,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
-#include <random>
 
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
+#include "braid/core/printable.h"
+#include "comm/sha256.h"
 #include "launch/children.h"
 #include "launch/meet.h"
 
@@ -36,7 +40,7 @@ class SignalsAsData {
       sigdelset(&wanted, SIGHUP);                // by nohup; blocked, it would come all the same
     child_before_ = ::signal(SIGCHLD, SIG_DFL);  // who ignores it hears of no child's exit code
     ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
-    pipe_before_ = ::signal(SIGPIPE, SIG_IGN);  // the store's server writes to ranks that are gone
+    pipe_before_ = ::signal(SIGPIPE, SIG_IGN);  // a terminal that is gone is no reason to end
     socket_ = Descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   }
   ~SignalsAsData() {
@@ -70,40 +74,41 @@ class SignalsAsData {
   Descriptor socket_;
 };
 
-std::string new_token() {
-  std::random_device chance;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", chance(), chance(), chance(), chance());
-}
-
-struct ServedStore {
+struct LaunchedStore {
   std::string host = "127.0.0.1";
-  int port = 0;
+  int port = 0;  // 0: each rank is born with a socket to it
   std::string token = {};
   comm::Store store = comm::Store::in_memory();
 };
 
-// One host: a free port on loopback. Several: where the launcher said, and on the first host only.
-ServedStore serve_store(const SpawnOptions& options) {
+// One host: no port, unless one was asked for. Several: where the launcher said, and on the first
+// host only.
+LaunchedStore serve_store(const SpawnOptions& options) {
   const Environment& here = options.here;
   const bool many_hosts = here.world > options.ranks;
-  ServedStore served{.host = many_hosts ? here.master_address : "127.0.0.1",
-                     .port = many_hosts ? here.master_port : 0,
-                     .token = many_hosts ? here.token : new_token()};
+  const double patience = timeouts(options.launch).store;
+  LaunchedStore served{.host = many_hosts ? here.master_address : "127.0.0.1",
+                       .port = many_hosts ? here.master_port : 0,
+                       .token = many_hosts ? here.token : comm::to_hex(comm::random_bytes(16))};
   if (options.launch.port != 0) served.port = static_cast<int>(options.launch.port);
   if (many_hosts && here.node_rank != 0) return served;
+  if (!many_hosts && served.port == 0) {
+    served.store = comm::Store::private_server(patience);
+    return served;
+  }
   Descriptor socket = listen_at(served.port, !many_hosts);
   served.port = port_of(socket);
   served.store = comm::Store::tcp({.host = "127.0.0.1",
                                    .port = served.port,
                                    .server = true,
                                    .listener = socket.release(),
-                                   .timeout_seconds = timeouts(options.launch).store});
-  mark(served.store, served.token);
+                                   .timeout_seconds = patience,
+                                   .token = served.token});
   return served;
 }
 
-std::vector<std::string> variables_of(const SpawnOptions& options, const ServedStore& served,
-                                      int local_rank) {
+std::vector<std::string> variables_of(const SpawnOptions& options, const LaunchedStore& served,
+                                      int local_rank, int socket) {
   std::vector<std::string> variables = variables_to_inherit();
   const int first = options.here.world > options.ranks ? options.here.rank : 0;
   const auto add = [&](const char* name, const auto& value) {
@@ -115,7 +120,8 @@ std::vector<std::string> variables_of(const SpawnOptions& options, const ServedS
   add("LOCAL_WORLD_SIZE", options.ranks);
   add("GROUP_RANK", std::max(0, options.here.node_rank));
   add("MASTER_ADDR", served.host);
-  add("MASTER_PORT", served.port);
+  if (served.port != 0) add("MASTER_PORT", served.port);
+  if (socket >= 0) add("BRAID_STORE_SOCKET", socket);
   add("BRAID_JOB_TOKEN", served.token);
   add("BRAID_STORE", "served");
   return variables;
@@ -155,7 +161,7 @@ class Watch {
 
   const SpawnOptions& options_;
   SignalsAsData signals_;  // before the store's threads
-  ServedStore served_;
+  LaunchedStore served_;
   std::vector<Child> children_ = {};
   int passed_on_ = 0;  // signal
   bool killed_ = false;
@@ -176,15 +182,19 @@ void Watch::start() {
     std::error_code absent;
     const auto size = std::filesystem::file_size(child.log, absent);
     child.log_start = absent ? 0 : static_cast<int64_t>(size);
+    const Descriptor socket(served_.port == 0 ? served_.store.invite() : -1);
     child.pid = start_process({.command = options_.command,
-                               .variables = variables_of(options_, served_, rank),
+                               .variables = variables_of(options_, served_, rank, socket.get()),
                                .log = child.log.string(),
-                               .signals = signals_.before()});
+                               .signals = signals_.before(),
+                               .socket = socket.get()});
     children_.push_back(std::move(child));
   }
 }
 
 int Watch::run() {
+  const Environment& here = options_.here;
+  if (here.world > options_.ranks && here.node_rank == 0 && !here.secret) say(guessable_token);
   start();
   while (!all_ended()) {
     if (const int signal = signals_.next(100); signal != 0 && signal != SIGCHLD) hear(signal);
@@ -340,7 +350,8 @@ std::string Watch::name(const Child& child) const {
 
 void Watch::say(const std::string& line) const {
   if (options_.say) return options_.say(line);
-  std::fputs((line + "\n").c_str(), stderr);  // a terminal that is gone is no reason to end
+  std::fputs((printable(line) + "\n").c_str(),
+             stderr);  // a terminal that is gone is no reason to end
 }
 
 int Watch::code() const {
@@ -353,7 +364,10 @@ int Watch::code() const {
 
 }  // namespace
 
-int spawn(const SpawnOptions& options) { return Watch(options).run(); }
+int spawn(const SpawnOptions& options) {
+  need_open_files(options.ranks);
+  return Watch(options).run();
+}
 
 std::vector<std::string> own_command() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);

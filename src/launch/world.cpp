@@ -17,6 +17,7 @@
 
 #include "braid/comm/mismatch.h"
 #include "braid/core/error.h"
+#include "braid/core/thread.h"
 #include "braid/launch/hosts.h"
 #include "launch/meet.h"
 
@@ -40,7 +41,7 @@ void end_with_parent(const Environment& here) {
 Meeting meet_in_time(const Environment& here, const Options& options) {
   std::packaged_task<Meeting()> task([here, options] { return meet(here, options); });
   std::future<Meeting> result = task.get_future();
-  std::thread(std::move(task)).detach();
+  start_thread("meet the other ranks", std::move(task)).detach();
   const double limit = timeouts(options).start + timeouts(options).store + 5;
   if (result.wait_for(std::chrono::duration<double>(limit)) == std::future_status::ready)
     return result.get();
@@ -74,6 +75,12 @@ World alone(const Environment& here) {
   return world;
 }
 
+// What launches ranks elsewhere gives them a number of their job, and no secret.
+void say_if_guessable(const Environment& here) {
+  if (here.rank != 0 || here.secret || here.launcher == Launcher::own) return;
+  std::fprintf(stderr, "%s\n", guessable_token);
+}
+
 }  // namespace
 
 World open_world(const Environment& here, const Options& options) {
@@ -81,6 +88,7 @@ World open_world(const Environment& here, const Options& options) {
   if (here.world == 1) return alone(here);
   end_with_parent(here);
   Meeting meeting = meet_in_time(here, options);
+  say_if_guessable(here);
   World world;
   world.address = best_address(meeting.seats, here, options);
   world.store = meeting.store;
@@ -138,7 +146,7 @@ void refuse_shared_gpu(const World& world, const std::string& gpu, const Options
     const std::string name = names.get(std::to_string(number), timeouts(options).store);
     throw ConfigError(
         {.what = fmt::format("ranks {} and {} both use {}", owners[number], rank,
-                             name.substr(0, name.size() - 1)),
+                             name.substr(0, name.find('\n'))),
          .why = "each rank needs a GPU of its own: two share its memory and its speed",
          .fix = "start as many ranks as there are GPUs, or --set launch.share_gpu=true"});
   }

@@ -13,8 +13,8 @@ namespace braid::memory {
 namespace {
 
 constexpr const char* depends_on_inputs =
-    "make the block a function of its inputs and parameters: no counters, no draws from torch's "
-    "generators (braid::kernels::dropout draws by place), or leave it out of recompute";
+    "make the block a function of its inputs and parameters: no counters, no random numbers but "
+    "from torch's default generators, or leave it out of recompute";
 
 std::string computed_again(const std::string& segment) {
   return fmt::format("segment {}, computed again in the backward pass", segment);

@@ -119,6 +119,7 @@ Segment::Segment(SegmentForward forward, SegmentOptions options,
 at::Tensor Segment::first_run(const std::vector<at::Tensor>& inputs) {
   watch_saved_variables();
   for (const at::Tensor& input : inputs) inputs_.emplace_back(input, options_.stash);
+  generators_ = Generators(inputs);
   DroppingSaver dropping(shared_from_this());
   at::Tensor output;
   {
@@ -127,6 +128,7 @@ at::Tensor Segment::first_run(const std::vector<at::Tensor>& inputs) {
     const TapeScope record(tape_.get(), TapeMode::record);
     output = forward_(inputs);
   }
+  generators_.keep_used();
   check_inputs("by the segment itself");
   if (tape_ != nullptr) tape_->shorten(on_tape_);  // the second run ends before those behind
   if (recomputing()) return output;                // of a segment around this one
@@ -201,6 +203,8 @@ void Segment::run_forward() {
   const TapeScope replay(tape_.get(), TapeMode::replay);
   std::vector<at::Tensor> leaves;
   for (const SegmentInput& input : inputs_) leaves.push_back(input.leaf());
+  const AutocastGuard autocast(autocast_);
+  const GeneratorsGuard generators(generators_, leaves);
   const SaverScope saver(&collecting);
   forward_(leaves);
 }

@@ -13,6 +13,7 @@
 
 #include "braid/memory/recompute.h"
 #include "braid/memory/tape.h"
+#include "memory/recompute_modes.h"
 #include "memory/recompute_value.h"
 #include "memory/saved.h"
 
@@ -69,6 +70,8 @@ class Segment final : public std::enable_shared_from_this<Segment> {
   const std::shared_ptr<SegmentCounts> counts_;
   std::unique_ptr<Tape> tape_;  // null: nothing of the first run is kept
   std::vector<SegmentInput> inputs_;
+  const AutocastModes autocast_ = autocast_modes();  // of the first run
+  Generators generators_;                            // that it drew from, before it
 
   std::recursive_mutex mutex_;  // hooks may be asked and destroyed on several threads
   std::vector<Dropped> dropped_;

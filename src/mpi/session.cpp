@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <chrono>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 
 namespace braid::mpi {
 namespace {
@@ -77,7 +79,12 @@ Session::Session() {
             {c10::kComplexFloat, MPI_C_FLOAT_COMPLEX},
             {c10::kComplexDouble, MPI_C_DOUBLE_COMPLEX}};
   make_halves();
-  pusher_ = std::thread([this] { push_on(); });
+  try {
+    pusher_ = std::thread([this] { push_on(); });
+  } catch (const std::system_error& refused) {
+    throw std::runtime_error(std::string("cannot start the thread that drives MPI's messages: ") +
+                             refused.what() + " (see ulimit -u)");
+  }
 }
 
 void Session::start_mpi() {

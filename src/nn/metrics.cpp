@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/nn/metrics.h"
 
-#include <cmath>
-
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
@@ -15,7 +14,6 @@
 namespace braid::nn {
 namespace {
 
-constexpr int64_t ssim_side = 11;
 constexpr double ssim_sigma = 1.5;
 
 struct FieldPair {
@@ -40,61 +38,61 @@ void check_fields(const at::Tensor& output, const at::Tensor& target, int64_t sm
        .fix = "take the metric out of the evaluation, or give it fields"});
 }
 
-at::Tensor latitude_column(const at::Tensor& like) {  // [H, 1]
-  return latitude_weights(like.size(2)).to(like.options()).unsqueeze(1);
+at::Tensor weight_column(const at::Tensor& weights, const at::Tensor& like) {  // [H, 1]
+  const at::Tensor rows = weights.defined() ? weights : latitude_weights(like.size(2));
+  return rows.to(like.options()).unsqueeze(1);
 }
 
 at::Tensor image_mean(const at::Tensor& x) { return x.mean({2, 3}); }
 at::Tensor image_norm(const at::Tensor& x) { return at::linalg_vector_norm(x.flatten(2), 2, {2}); }
 
+// The maximum of each image, [B, C]; its largest magnitude where no value is above 0.
+at::Tensor largest_value(const at::Tensor& x) {
+  const at::Tensor most = x.amax({2, 3});
+  return at::where(most.gt(0), most, x.abs().amax({2, 3}));
+}
+
 // Gaussian mean around each pixel whose window lies inside the image; one axis after the other.
 at::Tensor blurred(const at::Tensor& x) {
-  const at::Tensor place = at::arange(ssim_side, x.options()) - (ssim_side - 1) / 2;
+  const at::Tensor place = at::arange(ssim_window, x.options()) - (ssim_window - 1) / 2;
   at::Tensor taps = (place.square() / (-2 * ssim_sigma * ssim_sigma)).exp();
   taps = taps / taps.sum();
   const at::Tensor flat = x.flatten(0, 1).unsqueeze(1);  // [B C, 1, H, W]
-  const at::Tensor down = at::conv2d(flat, taps.view({1, 1, ssim_side, 1}));
-  return at::conv2d(down, taps.view({1, 1, 1, ssim_side}))
+  const at::Tensor down = at::conv2d(flat, taps.view({1, 1, ssim_window, 1}));
+  return at::conv2d(down, taps.view({1, 1, 1, ssim_window}))
       .squeeze(1)
       .unflatten(0, {x.size(0), x.size(1)});
 }
 
 }  // namespace
 
-at::Tensor latitude_weights(int64_t rows) {
-  constexpr double degree =
-      3.1416 / 180;  // the rounded pi of the reference, so that figures compare
-  if (rows < 2) return at::arange(rows, at::TensorOptions(c10::kDouble)) + 1;
-  const at::Tensor place = at::arange(rows, at::TensorOptions(c10::kDouble));
-  const at::Tensor weights =
-      ((90 - place * (180.0 / static_cast<double>(rows - 1))) * degree).cos();
-  return weights * static_cast<double>(rows) / weights.sum();
-}
-
-at::Tensor weighted_rmse(const at::Tensor& output, const at::Tensor& target) {
+at::Tensor weighted_rmse(const at::Tensor& output, const at::Tensor& target,
+                         const at::Tensor& weights) {
   check_fields(output, target, 1);
   const auto [p, t] = in_metric_dtype(output, target);
   const at::Tensor difference = p - t;
-  return image_mean(difference.square() * latitude_column(difference)).sqrt();
+  return image_mean(difference.square() * weight_column(weights, difference)).sqrt();
 }
 
-at::Tensor weighted_acc(const at::Tensor& output, const at::Tensor& target) {
+at::Tensor weighted_cosine(const at::Tensor& output, const at::Tensor& target,
+                           const at::Tensor& weights) {
   check_fields(output, target, 1);
   const auto [p, t] = in_metric_dtype(output, target);
-  const at::Tensor w = latitude_column(p);
+  const at::Tensor w = weight_column(weights, p);
   const at::Tensor scale = (image_mean(w * p * p) * image_mean(w * t * t)).sqrt();
   return image_mean(w * p * t) / scale;
 }
 
-at::Tensor psnr(const at::Tensor& output, const at::Tensor& target) {
+at::Tensor psnr(const at::Tensor& output, const at::Tensor& target, std::optional<double> range) {
   check_fields(output, target, 1);
   const auto [p, t] = in_metric_dtype(output, target);
   const at::Tensor rmse = image_mean((p - t).square()).sqrt();
-  return (t.flatten(2).amax({2}) / rmse).log10() * 20;
+  if (range && *range > 0) return (*range / rmse).log10() * 20;
+  return ((range ? largest_value(t) : t.amax({2, 3}) - t.amin({2, 3})) / rmse).log10() * 20;
 }
 
 at::Tensor ssim(const at::Tensor& output, const at::Tensor& target) {
-  check_fields(output, target, ssim_side);
+  check_fields(output, target, ssim_window);
   const auto [p, t] = in_metric_dtype(output, target);
   const at::Tensor range = (t.amax({2, 3}, true) - t.amin({2, 3}, true));  // [B, C, 1, 1]
   const at::Tensor c1 = (range * 0.01).square(), c2 = (range * 0.03).square();

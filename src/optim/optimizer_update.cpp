@@ -75,6 +75,13 @@ double host_rate(double lr, const at::Tensor& target) {
   return rounds ? static_cast<double>(static_cast<float>(lr)) : lr;
 }
 
+// Kernels over lists of tensors do not count themselves as in-place changes; autograd and
+// parallel::Sync look at that count.
+void note_change(const OptimizerSlot& slot) {
+  slot.target().unsafeGetTensorImpl()->bump_version();
+  slot.param.tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 }  // namespace
 
 std::vector<OptimizerBatch> Optimizer::Impl::batches() {
@@ -192,8 +199,10 @@ void Optimizer::Impl::update(const OptimizerBatch& batch, Given given, const Upd
   for (const std::vector<OptimizerPart>& parts : calls) {
     OptimizerCall call = call_of(parts, memory);
     adam() ? adam_call(call, given) : sgd_call(call, given);
-    for (const OptimizerPart& part : parts)
+    for (const OptimizerPart& part : parts) {
+      note_change(*part.slot);
       if (updated && part.is_last()) updated(part.slot->param);
+    }
   }
   // A dropped update does not count.
   if (adam() && given.found_inf.defined())

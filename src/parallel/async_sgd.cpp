@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "braid/core/error.h"
+#include "braid/core/thread.h"
 #include "parallel/async_sgd_wire.h"
 
 namespace braid::parallel {
@@ -217,8 +218,14 @@ std::vector<int> AsyncServer::run(const std::function<void(double)>& update,
   impl.seen = seen;
   std::vector<std::thread> threads;
   threads.reserve(impl.peers.size());
-  for (AsyncPeer& peer : impl.peers)
-    if (!peer.ended) threads.emplace_back([&impl, &peer] { impl.serve(peer); });
+  try {
+    for (AsyncPeer& peer : impl.peers)
+      if (!peer.ended)
+        threads.push_back(
+            start_thread("serve a worker's updates", [&impl, &peer] { impl.serve(peer); }));
+  } catch (...) {
+    impl.fail(std::current_exception());  // ends those that did start
+  }
   for (std::thread& thread : threads) thread.join();
   if (impl.failure) std::rethrow_exception(impl.failure);
   return impl.lost;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "braid/core/thread.h"
+
 namespace braid::parallel {
 
 HostWorker::~HostWorker() {
@@ -17,12 +19,14 @@ HostWorker::~HostWorker() {
 
 void HostWorker::start(std::function<void()> work) {
   wait();
+  // Before there is work: where no thread starts, none may be waited for.
+  if (!thread_.joinable())
+    thread_ = start_thread("work on the host (memory.offload)", [this] { run(); });
   {
     const std::lock_guard lock(mutex_);
     work_ = std::move(work);
   }
   changed_.notify_all();
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
 }
 
 void HostWorker::wait() {

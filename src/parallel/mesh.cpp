@@ -20,7 +20,9 @@ struct Mesh::Cache {
 };
 
 void describe(Fields& fields, MeshOptions& o) {
-  const Rule rule{.at_least = 1}, rest{.at_least = 1, .none = "auto"};
+  constexpr double most_ranks = 1 << 20;
+  const Rule rule{.at_least = 1, .at_most = most_ranks},
+      rest{.at_least = 1, .at_most = most_ranks, .none = "auto"};
   fields.field("data", o.data, "ranks that share the batch, each with the whole model; auto: rest",
                rest);
   fields.field("shard", o.shard,

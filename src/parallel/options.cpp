@@ -13,7 +13,7 @@ void describe(Fields& fields, ParallelOptions& o) {
   fields.field("overlap", o.overlap,
                "with sequence: pieces in which tokens travel while matmuls run; 1: one after the "
                "other",
-               {.at_least = 1});
+               {.at_least = 1, .at_most = 10'000});
   fields.choice("context", o.context, {"gather", "ring", "all_to_all"},
                 "mesh.context > 1: how attention sees the tokens of other ranks: their keys and "
                 "values are gathered, go round, or tokens are exchanged for heads");
@@ -22,7 +22,8 @@ void describe(Fields& fields, ParallelOptions& o) {
   fields.field("schedule_file", o.schedule_file,
                "a schedule of your own, a list of actions for each rank (YAML); empty: that of "
                "schedule");
-  fields.field("chunks", o.chunks, "schedule interleaved: stages per rank", {.at_least = 1});
+  fields.field("chunks", o.chunks, "schedule interleaved: stages per rank",
+               {.at_least = 1, .at_most = 10'000});
   fields.field("split", o.split,
                "mesh.pipeline > 1: blocks of each stage, [3, 5]; empty: stages of even FLOPs");
 }

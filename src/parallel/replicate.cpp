@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -17,11 +19,13 @@
 #include "braid/core/error.h"
 #include "braid/core/observe.h"
 #include "braid/core/param.h"
+#include "parallel/alike.h"
+#include "parallel/bare_view.h"
 #include "parallel/replica_groups.h"
 
 namespace braid::parallel {
 
-// Gradients that travel together. They live in one piece of memory; `.grad()` is a view of it.
+// Gradients that travel together. They live in one piece of memory; `.grad()` is a part of it.
 struct ReplicateBucket {
   size_t group = 0;             // of State::groups
   std::vector<size_t> members;  // of State::params, in the order in which they are expected
@@ -40,6 +44,7 @@ struct Replicate::State {
   std::vector<Param> given;        // each once
   comm::Group owners;              // this rank alone, or as given
   std::vector<at::Tensor> params;  // that are trained
+  std::vector<std::string> names;  // theirs
   ReplicaGroups groups;
   std::vector<size_t> group_of;  // of each trained parameter
   ReplicateOptions options;
@@ -50,6 +55,9 @@ struct Replicate::State {
   std::vector<ReplicatePlace> places;  // of each parameter
   std::vector<bool> ready;             // in its bucket, in this step
   std::vector<bool> touched;           // by a backward pass of this step, also of one on hold
+  std::vector<uint32_t> versions;      // of the weights, when their last gradient came
+  std::vector<int64_t> prints;         // of their values then, in the first step
+  bool finished = false;               // a first time
   std::vector<size_t> arrival;         // order of the first backward pass
   size_t next = 0;                     // bucket to start: all ranks start them in the same order
   bool holding = false, reordered = false;
@@ -60,6 +68,7 @@ struct Replicate::State {
   void fill_buckets(const std::vector<int64_t>& dealt);
   void allocate(Bucket& bucket);
   void arrived(size_t param);
+  void expect_untouched() const;
   void take(size_t param);
   void start_full_buckets();
   void start(Bucket& bucket);
@@ -96,6 +105,7 @@ void Replicate::State::add(const Param& param) {
   const size_t group = groups.number_of(param);
   if (!param.tensor.requires_grad()) return;
   params.push_back(param.tensor);
+  names.push_back(param.name);
   group_of.push_back(group);
 }
 
@@ -105,6 +115,7 @@ void Replicate::State::share_weights() {
     const at::Tensor weight = param.tensor.detach();
     groups.at(groups.number_of(param)).broadcast(weight, 0).wait();
   }
+  BufferShare(groups, options.buffers).wait();
 }
 
 // Buckets of one group, dtype and device, closed when full; a parameter larger than a bucket has
@@ -162,8 +173,7 @@ void Replicate::State::allocate(Bucket& bucket) {
   mark(bucket.flat, MemoryKind::gradient);
   int64_t first = 0;
   for (const size_t param : bucket.members) {
-    bucket.views.push_back(
-        bucket.flat.narrow(0, first, params[param].numel()).view(params[param].sizes()));
+    bucket.views.push_back(bare_view(bucket.flat, params[param].sizes(), first));
     first += params[param].numel();
   }
 }
@@ -172,11 +182,15 @@ void Replicate::State::begin_pass() {
   next = 0;
   ready.assign(params.size(), false);
   touched.assign(params.size(), false);
+  versions.assign(params.size(), 0);
+  prints.assign(finished ? 0 : params.size(), 0);
   for (Bucket& bucket : buckets) bucket.missing = bucket.members.size();
 }
 
 void Replicate::State::arrived(size_t param) {
   touched[param] = true;
+  versions[param] = version_of(params[param]);
+  if (!finished) prints[param] = print_of(params[param]);
   if (holding || options.late) return;
   if (ready[param])
     throw InternalError({.what = "a second backward pass before Replicate::finish()",
@@ -193,7 +207,26 @@ void Replicate::State::arrived(size_t param) {
   start_full_buckets();
 }
 
-// Moves a gradient into its bucket and leaves a view of it behind.
+// An optimizer that ran before the gradients were summed has moved the replicas apart.
+void Replicate::State::expect_untouched() const {
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!touched[i]) continue;
+    const bool gone = !params[i].grad().defined();
+    const bool same =
+        version_of(params[i]) == versions[i] && (finished || print_of(params[i]) == prints[i]);
+    if (!gone && same) continue;
+    throw InternalError(
+        {.what =
+             gone ? fmt::format("the gradient of {} is gone before Replicate::finish()", names[i])
+                  : fmt::format("{} was changed between backward() and Replicate::finish()",
+                                names[i]),
+         .why = "finish() makes .grad() the mean over the ranks; an update before it uses this "
+                "rank's gradient alone, and the replicas move apart",
+         .fix = "call finish() after backward(), then step() and zero_grad() of the optimizer"});
+  }
+}
+
+// Moves a gradient into its bucket and leaves that part of the bucket behind.
 void Replicate::State::take(size_t param) {
   Bucket& bucket = buckets[places[param].bucket];
   allocate(bucket);
@@ -262,20 +295,21 @@ void Replicate::State::reorder() {
 
 Replicate::Replicate(const std::vector<Param>& params, const comm::Group& axis,
                      ReplicateOptions options)
-    : Replicate(params, one_group(axis), comm::Group(), options) {}
+    : Replicate(params, one_group(axis), comm::Group(), std::move(options)) {}
 
 Replicate::Replicate(const std::vector<Param>& params, const ReplicasOf& replicas,
                      const comm::Group& owners, ReplicateOptions options)
     : state_(std::make_unique<State>()) {
   State& state = *state_;
   state.owners = owners;
-  state.options = options;
+  state.options = std::move(options);
   state.groups = ReplicaGroups(replicas);
   std::set<const void*> seen;  // tied ones are one parameter
   for (const Param& param : params)
     if (seen.insert(param.tensor.unsafeGetTensorImpl()).second) state.add(param);
+  expect_alike("Replicate", state.groups, state.given);
   if (state.params.empty()) return;
-  if (options.same_start) state.share_weights();
+  if (state.options.same_start) state.share_weights();
   std::vector<size_t> order(state.params.size());
   std::iota(order.rbegin(), order.rend(), size_t{0});  // gradients come from the last layer first
   std::vector<int64_t> dealt = state.dealt(order);
@@ -309,6 +343,7 @@ void Replicate::finish() {
   State& state = *state_;
   if (state.params.empty()) return;
   const c10::NoGradGuard no_grad;
+  state.expect_untouched();
   if (!state.reordered && !state.options.late) state.reorder();
   // What the last backward pass did not touch still has its part in the sum.
   for (size_t i = 0; i < state.params.size(); ++i) {
@@ -317,9 +352,12 @@ void Replicate::finish() {
     --state.buckets[state.places[i].bucket].missing;
   }
   state.start_full_buckets();
+  BufferShare buffers(state.groups, state.options.buffers);
   for (State::Bucket& bucket : state.buckets) state.end(bucket);
+  buffers.wait();
   if (state.options.find_unused) state.drop_unused();
   state.holding = false;
+  state.finished = true;
   state.begin_pass();
 }
 

@@ -38,6 +38,21 @@ void need_counts(const ScheduleOptions& options) {
                          .fix = fmt::format("set {} to 1 or more", count.name)});
 }
 
+// Each action of each rank is an element of a list, which is checked and timed.
+void need_countable(const ScheduleOptions& options) {
+  constexpr double most = 4e6;
+  const double passes = static_cast<double>(options.ranks) * options.chunks * options.micros *
+                        static_cast<double>(options.rounds);
+  if (passes <= most) return;
+  throw ConfigError(
+      {.what = fmt::format("a schedule of {} ranks, {} stages per rank, {} micro-batches and {} "
+                           "rounds",
+                           options.ranks, options.chunks, options.micros, options.rounds),
+       .why = fmt::format("these are {:.3g} passes, and every pass is listed; at most {:.0f} are",
+                          passes, most),
+       .fix = "take fewer micro-batches (a larger train.micro_batch), ranks or rounds"});
+}
+
 void need_chunks(const ScheduleOptions& options) {
   const std::string_view kind = to_text(options.kind);
   if (options.kind == ScheduleKind::interleaved && options.chunks < 2)
@@ -143,6 +158,7 @@ std::vector<int> Schedule::stages_of(int rank) const {
 
 Schedule make_schedule(const ScheduleOptions& options) {
   need_counts(options);
+  need_countable(options);
   need_chunks(options);
   need_no_flush(options);
   Schedule made;

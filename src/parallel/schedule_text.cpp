@@ -72,9 +72,11 @@ int count_from(const Config& config, int at_least) {
   const std::string& text = config.text();
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < at_least)
+  constexpr int at_most = 4'000'000;
+  if (error != std::errc() || end != text.data() + text.size() || value < at_least ||
+      value > at_most)
     throw ConfigError({.what = fmt::format("{} = {}", config.path(), text),
-                       .why = fmt::format("it is a whole number of at least {}", at_least),
+                       .why = fmt::format("it is a whole number from {} to {}", at_least, at_most),
                        .fix = "write such a number",
                        .where = config.where()});
   return value;

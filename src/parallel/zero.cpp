@@ -15,6 +15,7 @@
 #include "braid/core/dry.h"
 #include "braid/core/error.h"
 #include "braid/core/recompute.h"
+#include "parallel/alike.h"
 #include "parallel/zero_state.h"
 
 namespace braid::parallel {
@@ -101,11 +102,15 @@ std::vector<ZeroUnit> units_of(const std::vector<Param>& params,
 }
 
 void Zero::State::build(std::vector<ZeroUnit> units) {
+  std::vector<Param> all;
+  for (const ZeroUnit& unit : units) all.insert(all.end(), unit.params.begin(), unit.params.end());
+  expect_alike("Zero", shard, all);
+  expect_alike("Zero", replicas, all);
   if (options.same_start) share_weights(units);
   for (const ZeroUnit& unit : units) {
     ZeroBlock& block = blocks.emplace_back();
     block.name = unit.name;
-    block.flats = flats_of(unit.params, shard, replicas);
+    block.flats = flats_of(unit, shard, replicas);
     for (ZeroFlat& flat : block.flats) {
       settle(flat, resident, options);
       if (flat.trained) block.trained += flat.members.size();
@@ -114,6 +119,7 @@ void Zero::State::build(std::vector<ZeroUnit> units) {
   }
   publish();
   make_pieces();
+  note_versions();
   order_launches();
   begin_round();
   put_hooks();
@@ -128,6 +134,8 @@ void Zero::State::share_weights(const std::vector<ZeroUnit>& units) {
       shard.broadcast(weight, 0).wait();
       replicas.at(replicas.number_of(param)).broadcast(weight, 0).wait();
     }
+  BufferShare(of_shard, options.buffers).wait();
+  BufferShare(replicas, options.buffers).wait();
 }
 
 namespace {
@@ -193,13 +201,16 @@ size_t Zero::State::find(const std::string& name) const {
 
 void Zero::State::publish() {
   const at::NoGradGuard no_grad;
+  expect_update();
   const bool frozen_too = !std::exchange(stepped, false);
-  if (!resident) return drop_all();  // copies of the old weights
+  if (!resident) drop_all();  // copies of the old weights
   for (ZeroBlock& block : blocks)
     for (ZeroFlat& flat : block.flats)
-      if (flat.trained || frozen_too) start_gather(flat, shard);
+      if (resident && (flat.trained || frozen_too)) start_gather(flat, shard);
   for (ZeroBlock& block : blocks)
-    for (ZeroFlat& flat : block.flats) flat.gather.wait();
+    for (ZeroFlat& flat : block.flats)
+      if (resident) flat.gather.wait();
+  note_versions();
 }
 
 Zero::Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const comm::Group& replicas,
@@ -216,6 +227,7 @@ Zero::Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const Replicas
   state.shard = shard;
   state.owners = owners;
   state.replicas = ReplicaGroups(replicas);
+  state.of_shard = ReplicaGroups(one_group(shard));
   state.resident = options.stage < 3 || (shard.size() == 1 && !options.host);
   state.options = std::move(options);
   state.build(each_once(std::move(units)));

@@ -15,6 +15,7 @@
 #include "braid/core/observe.h"
 #include "braid/core/param.h"
 #include "braid/memory/instruments.h"
+#include "parallel/bare_view.h"
 #include "parallel/host_copy.h"
 
 namespace braid::parallel {
@@ -27,30 +28,48 @@ FlatKey flat_key(const at::Tensor& x, size_t group) {
           static_cast<int>(x.device().index())};
 }
 
-std::vector<int64_t> row_major(at::IntArrayRef sizes) {
-  std::vector<int64_t> strides(sizes.size(), 1);
-  for (size_t i = sizes.size(); i > 1; --i)
-    strides[i - 2] = strides[i - 1] * std::max<int64_t>(sizes[i - 1], 1);
-  return strides;
-}
-
-// A view that may reach over the end of a storage: memory comes later.
-at::Tensor bare_view(const at::Tensor& of, at::IntArrayRef sizes, int64_t first) {
-  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(of.storage()),
-                                                             of.key_set(), of.dtype());
-  view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, row_major(sizes), first);
-  return view;
-}
-
 int64_t whole_bytes(const ZeroFlat& flat) {
   return flat.whole.numel() * static_cast<int64_t>(flat.whole.element_size());
+}
+
+void point_at(const ZeroFlat& flat, const c10::Storage& storage) {
+  for (const ZeroMember& member : flat.members)
+    member.param.tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
 }
 
 void take_whole_memory(ZeroFlat& flat, MemoryKind kind) {
   if (flat.there) return;
   const MemoryScope said(kind);
   memory::acquire(flat.whole, whole_bytes(flat));
+  if (flat.closed) point_at(flat, flat.whole.storage());
   flat.there = true;
+}
+
+// What weights are while they are not gathered: whoever reads them gets this error instead of
+// address 0. It has the size of the whole, so that views of a weight can be made.
+void close(ZeroFlat& flat) {
+  if (!has_data(flat.whole)) return;
+  flat.closed =
+      c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(whole_bytes(flat)),
+                   c10::DataPtr(nullptr, flat.whole.device()), nullptr, false);
+  flat.closed.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
+      flat.not_gathered);
+  for (const ZeroMember& member : flat.members)
+    member.param.tensor.unsafeGetTensorImpl()->set_allow_tensor_metadata_change(true);
+  point_at(flat, flat.closed);
+}
+
+std::string not_gathered(const ZeroFlat& flat, const std::string& block) {
+  const std::string& first = flat.members.front().param.name;
+  const std::string which = flat.members.size() == 1
+                                ? fmt::format("weight {} is not gathered", first)
+                                : fmt::format("one of the weights {} to {} is not gathered", first,
+                                              flat.members.back().param.name);
+  return fmt::format(
+      "{}: ZeRO-3 keeps a piece of it on each rank and gathers it while Zero::run(\"{}\", ...) "
+      "runs. Run the forward pass of this part through run(); read values from Zero::params(), or "
+      "save them with a checkpoint::Store.",
+      which, block);
 }
 
 void fill_slice(const ZeroFlat& flat, const ZeroMember& member, const ZeroOptions& options) {
@@ -80,11 +99,11 @@ ZeroSlice slice_of(const ZeroFlat& flat, const ZeroMember& member) {
   return {.first = from - member.first, .begin = from - flat.begin, .count = to - from};
 }
 
-std::vector<ZeroFlat> flats_of(const std::vector<Param>& params, const comm::Group& shard,
+std::vector<ZeroFlat> flats_of(const ZeroUnit& unit, const comm::Group& shard,
                                ReplicaGroups& replicas) {
   std::vector<ZeroFlat> flats;
   std::map<FlatKey, size_t> places;
-  for (const Param& param : params) {
+  for (const Param& param : unit.params) {
     const size_t group = replicas.number_of(param);
     const auto [place, fresh] = places.try_emplace(flat_key(param.tensor, group), flats.size());
     if (fresh) flats.emplace_back().trained = param.tensor.requires_grad();
@@ -96,6 +115,7 @@ std::vector<ZeroFlat> flats_of(const std::vector<Param>& params, const comm::Gro
   for (ZeroFlat& flat : flats) {
     flat.share = (flat.elements + shard.size() - 1) / shard.size();
     flat.begin = flat.share * shard.rank();
+    flat.not_gathered = not_gathered(flat, unit.name);
     const auto options = flat.members.front().param.tensor.options().requires_grad(false);
     flat.whole = bare_view(at::empty({0}, options), {flat.share * shard.size()}, 0);
     memory::release(flat.whole);
@@ -121,6 +141,7 @@ void settle(ZeroFlat& flat, bool resident, const ZeroOptions& options) {
     // The same tensor object, so the module and its graph nodes see it.
     member.param.tensor.set_data(bare_view(flat.whole, member.param.tensor.sizes(), member.first));
   }
+  if (!resident) close(flat);
 }
 
 void start_gather(ZeroFlat& flat, const comm::Group& shard) {
@@ -147,6 +168,7 @@ void release_whole(ZeroFlat& flat) {
   if (!flat.there) return;
   finish_gather(flat);
   memory::release(flat.whole);
+  if (flat.closed) point_at(flat, flat.closed);
   flat.there = false;
 }
 
@@ -159,7 +181,7 @@ void take_grads_memory(ZeroFlat& flat) {
   if (flat.elements < padded) flat.grads.narrow(0, flat.elements, padded - flat.elements).zero_();
   for (ZeroMember& member : flat.members) {
     const at::Tensor& param = member.param.tensor;
-    member.grad = flat.grads.narrow(0, member.first, param.numel()).view(param.sizes());
+    member.grad = bare_view(flat.grads, param.sizes(), member.first);
   }
 }
 

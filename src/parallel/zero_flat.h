@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "braid/comm/group.h"
@@ -16,7 +17,7 @@ namespace braid::parallel {
 struct ZeroMember {
   Param param;           // of the model
   int64_t first = 0;     // its place in the flat
-  at::Tensor grad = {};  // view of ZeroFlat::grads, while those are there
+  at::Tensor grad = {};  // part of ZeroFlat::grads, while those are there
   bool ready = false;    // its gradient came in this round
   bool filled = false;
 };
@@ -30,9 +31,11 @@ struct ZeroFlat {
   int64_t share = 0;     // elements of a rank: the last ones may be padding, which nobody owns
   int64_t begin = 0;     // of this rank's slice
 
-  at::Tensor whole;    // [ranks * share]; the parameters are views of it
-  bool there = false;  // whole has memory
-  at::Tensor shard;    // [share]: a view of whole, or in stage 3 memory of its own
+  at::Tensor whole;          // [ranks * share]; the parameters are views of it
+  bool there = false;        // whole has memory
+  std::string not_gathered;  // the error of whoever reads a weight without memory
+  c10::Storage closed;       // of the parameters meanwhile; none: a dry run, or always there
+  at::Tensor shard;          // [share]: a view of whole, or in stage 3 memory of its own
   comm::Pending gather;
   bool on_host = false;             // shard is memory of the host
   std::unique_ptr<Moment> arrival;  // of the shard on the device
@@ -58,7 +61,7 @@ struct ZeroSlice {
 ZeroSlice slice_of(const ZeroFlat& flat, const ZeroMember& member);
 
 // Flats without memory yet. Each parameter once.
-std::vector<ZeroFlat> flats_of(const std::vector<Param>& params, const comm::Group& shard,
+std::vector<ZeroFlat> flats_of(const ZeroUnit& unit, const comm::Group& shard,
                                ReplicaGroups& replicas);
 
 // Takes memory for the slices (resident: for all), fills this rank's and points the parameters at

@@ -3,10 +3,15 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "braid/core/dry.h"
 #include "braid/core/error.h"
 #include "braid/core/observe.h"
+#include "parallel/alike.h"
+#include "parallel/bare_view.h"
 #include "parallel/host_copy.h"
 #include "parallel/zero_state.h"
 
@@ -19,7 +24,8 @@ InternalError second_pass() {
                         .fix = "call hold(true) before all but the last backward pass of a step"});
 }
 
-// Moves a gradient into its flat and leaves a view of it behind, to which later passes add.
+// Moves a gradient into its flat and leaves that part of the flat behind, to which later passes
+// add.
 void take_grad(ZeroFlat& flat, ZeroMember& member) {
   take_grads_memory(flat);
   at::Tensor& grad = member.param.tensor.mutable_grad();
@@ -216,8 +222,63 @@ void Zero::State::hold(bool on) {
   holding = on;
 }
 
+// The pieces of this rank change between finish() and publish(), and at no other time.
+void Zero::State::expect_no_update() const {
+  const bool late = stepped && !updated && values_changed();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (!late && version_of(pieces[i].tensor) == versions[i]) continue;
+    throw InternalError(
+        {.what = fmt::format(
+             "{} of Zero::params() was changed {}", pieces[i].name,
+             stepped ? "after finish(), and publish() was not called" : "before finish()"),
+         .why = stepped ? "the model still computes with the weights from before the update"
+                        : "the optimizer used the gradients of the step before",
+         .fix = "call in each step: backward(), zero.finish(), optimizer.step(), zero.publish(); "
+                "call publish() after values were loaded, too"});
+  }
+}
+
+// What the first steps show: by values, which every update changes.
+bool Zero::State::values_changed() const {
+  for (size_t i = 0; i < prints.size(); ++i)
+    if (print_of(pieces[i].tensor) != prints[i]) return true;
+  return false;
+}
+
+// Until the first update was seen: an optimizer over other tensors never makes one.
+void Zero::State::expect_update() {
+  if (!stepped || updated) return;
+  bool trained = false;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    trained = trained || (pieces[i].tensor.requires_grad() && has_data(pieces[i].tensor));
+    updated = updated || version_of(pieces[i].tensor) != versions[i];
+  }
+  updated = updated || values_changed();
+  if (updated || !trained) return prints.clear();
+  throw InternalError(
+      {.what = "Zero::publish(): no piece was updated since finish()",
+       .why = "Zero trains the tensors of params(), which are pieces of the weights; gradients of "
+              "the module's own parameters are gone after finish(), so that an optimizer over "
+              "net.parameters() changes nothing",
+       .fix =
+           "give the optimizer zero.params() and call its step() between finish() and publish(); "
+           "leave publish() out where a step is skipped"});
+}
+
+void Zero::State::note_versions() {
+  versions.clear();
+  for (const Param& piece : pieces) versions.push_back(version_of(piece.tensor));
+}
+
+void Zero::State::note_values() {
+  prints.clear();
+  for (const Param& piece : pieces) prints.push_back(print_of(piece.tensor));
+}
+
 void Zero::State::finish() {
   const at::NoGradGuard no_grad;
+  expect_no_update();
+  BufferShare over_shard(of_shard, options.buffers);
   if (options.late)
     close_late_round(/*end=*/true);
   else if (open || !begun)
@@ -228,9 +289,13 @@ void Zero::State::finish() {
       if (flat.trained && flat.replicas.size() > 1 && !flat.summed)
         flat.sum = flat.replicas.all_reduce(flat.shard_grads, comm::Op::sum);
   drop_all();
+  over_shard.wait();
+  BufferShare(replicas, options.buffers).wait();
   hand_out_grads();
   holding = begun = false;
   stepped = true;
+  note_versions();
+  if (!updated) note_values();
   order.end();
   order_launches();
 }
@@ -263,8 +328,7 @@ void Zero::State::hand_out_grads() {
         if (slice.count == 0) continue;
         const Param& own = *piece++;
         if (flat.trained)
-          own.tensor.mutable_grad() =
-              grads.narrow(0, slice.begin, slice.count).view(own.tensor.sizes());
+          own.tensor.mutable_grad() = bare_view(grads, own.tensor.sizes(), slice.begin);
       }
       flat.rounds = 0;
       flat.summed = false;

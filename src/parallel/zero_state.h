@@ -33,7 +33,7 @@ struct ZeroBlock {
 
 struct Zero::State : std::enable_shared_from_this<Zero::State> {
   comm::Group shard, owners;
-  ReplicaGroups replicas;
+  ReplicaGroups replicas, of_shard;
   ZeroOptions options;
   bool resident = true;  // whole weights are always there: stages 1 and 2, or nobody to share with
   std::vector<ZeroBlock> blocks;
@@ -49,7 +49,10 @@ struct Zero::State : std::enable_shared_from_this<Zero::State> {
   void take_hooks_off();
   size_t find(const std::string& name) const;
   void publish();
-  bool stepped = false;  // finish() was called since the last publish()
+  bool stepped = false;            // finish() was called since the last publish()
+  bool updated = false;            // a piece was changed between a finish() and its publish()
+  std::vector<uint32_t> versions;  // of the pieces, at the last finish() or publish()
+  std::vector<int64_t> prints;     // of their values at the last finish(), until `updated`
 
   // zero_run.cpp
   ZeroOrder order;
@@ -98,6 +101,11 @@ struct Zero::State : std::enable_shared_from_this<Zero::State> {
   void close_late_round(bool end);
   void hold(bool on);
   void finish();
+  void expect_no_update() const;
+  void expect_update();
+  void note_versions();
+  void note_values();
+  bool values_changed() const;
   void settle_host();
   void hand_out_grads();
   void give_up_grads(ZeroFlat& flat);

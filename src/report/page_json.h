@@ -3,8 +3,10 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "report/curves.h"
@@ -16,7 +18,9 @@ using PageJson = nlohmann::ordered_json;
 // Six digits are more than a screen shows, and a third of the bytes.
 inline PageJson rounded(double value) {
   if (!std::isfinite(value)) return nullptr;
-  return std::stod(fmt::format("{:.6g}", value));
+  const std::string digits = fmt::format("{:.6g}", value);
+  std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return value;
 }
 
 inline PageJson json_of(const Curve& curve) {

@@ -39,7 +39,12 @@ void describe(Fields& fields, ReportOptions& options) {
                "TensorBoard's Step/ curves",
                {.at_least = 1});
   fields.field("to", options.to, "where records go: console, jsonl, tensorboard, html");
-  fields.field("pictures", options.pictures, "draw target and prediction after each epoch");
+  fields.field("pictures", options.pictures,
+               "draw target and prediction after each validation of a forecast");
+  fields.field("channel", options.channel,
+               "channel that pictures show, by its name or number; empty: the first");
+  fields.field("tags", options.tags,
+               "other names of metrics in TensorBoard, e.g. [rmse_t2m=RMSE(2 m temperature)]");
 }
 
 void Sinks::add(std::unique_ptr<Sink> sink) { sinks_.push_back(std::move(sink)); }
@@ -74,7 +79,7 @@ Sinks open_sinks(const ReportOptions& options, const std::string& dir, Log& log,
   // In this order, whatever the order of the list: the page is drawn from the lines of jsonl, and
   // the console comes last, so that what it says is kept already.
   if (wanted("jsonl")) sinks.add(jsonl_sink(dir));
-  if (wanted("tensorboard")) sinks.add(tensorboard_sink(dir, options.every));
+  if (wanted("tensorboard")) sinks.add(tensorboard_sink(dir, options.every, options.tags));
   if (wanted("html")) sinks.add(html_sink(dir));
   if (wanted("console")) sinks.add(console_sink(options, log, terminal));
   return sinks;

@@ -10,11 +10,13 @@
 namespace braid::report {
 namespace {
 
-// The one that a reader looks at first: that of the NERSC tutorial, else the first by name, else
-// the loss.
+// The metric that a reader looks at first: the error of a forecast, else the first metric by name,
+// else the loss.
 std::string main_metric(const ValidRecord& valid) {
   if (valid.metrics.empty()) return "loss";
-  return valid.metrics.contains("rmse_u10") ? "rmse_u10" : valid.metrics.begin()->first;
+  const auto error = std::ranges::find_if(
+      valid.metrics, [](const auto& metric) { return metric.first.starts_with("rmse"); });
+  return error == valid.metrics.end() ? valid.metrics.begin()->first : error->first;
 }
 
 double metric_of(const ValidRecord& valid, const std::string& metric) {
@@ -51,7 +53,7 @@ void sum_steps(RunSummary& summary, const std::vector<StepRecord>& steps) {
 }  // namespace
 
 bool higher_is_better(const std::string& metric) {
-  constexpr std::array<std::string_view, 4> growing = {"acc", "psnr", "ssim", "r2"};
+  constexpr std::array<std::string_view, 5> growing = {"acc", "cosine", "psnr", "ssim", "r2"};
   return std::ranges::any_of(growing,
                              [&](std::string_view word) { return metric.starts_with(word); });
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 #include <optional>
 
+#include "braid/core/error.h"
 #include "braid/report/png.h"
 #include "braid/report/sink.h"
 #include "report/events/events_writer.h"
@@ -12,15 +16,27 @@ namespace {
 constexpr int32_t picture_width = 1200;
 constexpr int32_t picture_height = 600;
 
-// The NERSC tutorial calls this one metric by a name of its own; its plots look for it.
-std::string tag_of_metric(const std::string& metric, const std::string& split) {
-  return (metric == "rmse_u10" ? "RMSE(u10m)" : metric) + "/" + split;
+using MetricTags = std::map<std::string, std::string>;
+
+MetricTags metric_tags(const std::vector<std::string>& given) {
+  MetricTags tags;
+  for (const std::string& pair : given) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == pair.size())
+      throw ConfigError({.what = fmt::format("report.tags holds \"{}\"", pair),
+                         .why = "an entry gives a metric another name: metric=tag",
+                         .fix = "write for example report.tags: [rmse_t2m=RMSE(2 m temperature)]"});
+    tags[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  return tags;
 }
 
 class TensorboardSink final : public Sink {
  public:
-  TensorboardSink(const std::string& dir, int64_t every)
-      : dir_(std::filesystem::path(dir) / "events"), every_(std::max<int64_t>(every, 1)) {}
+  TensorboardSink(const std::string& dir, int64_t every, MetricTags tags)
+      : dir_(std::filesystem::path(dir) / "events"),
+        every_(std::max<int64_t>(every, 1)),
+        tags_(std::move(tags)) {}
 
   void start(const RunInfo& info) override {
     events_.emplace(dir_, info.first_step);
@@ -47,8 +63,11 @@ class TensorboardSink final : public Sink {
 
   void valid(const ValidRecord& record) override {
     scalar("Loss/" + record.split, record.step, record.loss);
-    for (const auto& [name, value] : record.metrics)
-      scalar(tag_of_metric(name, record.split), record.step, value);
+    for (const auto& [name, value] : record.metrics) {
+      const auto other = tags_.find(name);
+      const std::string& tag = other == tags_.end() ? name : other->second;
+      scalar(tag + "/" + record.split, record.step, value);
+    }
   }
 
   void picture(const PictureRecord& record) override {
@@ -69,14 +88,16 @@ class TensorboardSink final : public Sink {
 
   std::filesystem::path dir_;
   int64_t every_;
+  MetricTags tags_;
   bool many_ranks_ = false;
   std::optional<EventsWriter> events_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> tensorboard_sink(const std::string& dir, int64_t every) {
-  return std::make_unique<TensorboardSink>(dir, every);
+std::unique_ptr<Sink> tensorboard_sink(const std::string& dir, int64_t every,
+                                       const std::vector<std::string>& tags) {
+  return std::make_unique<TensorboardSink>(dir, every, metric_tags(tags));
 }
 
 }  // namespace braid::report

@@ -5,7 +5,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/stack.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -25,25 +25,34 @@ std::map<std::string, double> over(const std::map<std::string, at::Tensor>& sums
   return means;
 }
 
-void by_channel(SampleMetrics& metrics, const std::string& name, const at::Tensor& values) {
+void by_channel(SampleMetrics& metrics, const Scoring& scoring, const std::string& name,
+                const at::Tensor& values) {
   metrics.emplace_back(name, values.mean(1));
-  for (int64_t channel = 0; channel < values.size(1); ++channel)
-    metrics.emplace_back(name + "_" + channel_name(channel), values.select(1, channel));
+  for (int64_t channel = 0; channel < values.size(1); ++channel) {
+    const auto at = static_cast<size_t>(channel);
+    const std::string of =
+        at < scoring.names.size() ? scoring.names[at] : "c" + std::to_string(channel);
+    metrics.emplace_back(name + "_" + of, values.select(1, channel));
+  }
 }
 
-SampleMetrics forecast_metrics(const at::Tensor& output, const data::Batch& batch) {
-  SampleMetrics metrics;
-  by_channel(metrics, "rmse", nn::weighted_rmse(output, batch.target));
-  by_channel(metrics, "acc", nn::weighted_acc(output, batch.target));
+void add_forecast(SampleMetrics& metrics, const Scoring& scoring, const at::Tensor& output,
+                  const data::Batch& batch) {
+  const at::Tensor& weights = scoring.row_weights;
+  by_channel(metrics, scoring, "rmse", nn::weighted_rmse(output, batch.target, weights));
+  by_channel(metrics, scoring, scoring.anomalies ? "acc" : "cosine",
+             nn::weighted_cosine(output, batch.target, weights));
   if (batch.input.sizes() == batch.target.sizes())
-    metrics.emplace_back("persistence", nn::weighted_rmse(batch.input, batch.target).mean(1));
-  return metrics;
+    metrics.emplace_back("persistence",
+                         nn::weighted_rmse(batch.input, batch.target, weights).mean(1));
 }
 
-SampleMetrics picture_metrics(const at::Tensor& output, const data::Batch& batch) {
-  return {{"psnr", nn::psnr(output, batch.target).mean(1)},
-          {"ssim", nn::ssim(output, batch.target).mean(1)},
-          {"rfne", nn::rfne(output, batch.target).mean(1)}};
+void add_picture(SampleMetrics& metrics, const Scoring& scoring, const at::Tensor& output,
+                 const data::Batch& batch, bool forecast) {
+  metrics.emplace_back("psnr", nn::psnr(output, batch.target, scoring.psnr_range).mean(1));
+  const bool small = std::min(output.size(2), output.size(3)) < nn::ssim_window;
+  if (!forecast || !small) metrics.emplace_back("ssim", nn::ssim(output, batch.target).mean(1));
+  metrics.emplace_back("rfne", nn::rfne(output, batch.target).mean(1));
 }
 
 }  // namespace
@@ -64,19 +73,17 @@ data::LoaderOptions evaluation_loader(const RunOptions& options, c10::Device dev
           .check_finite = options.data.check_finite};
 }
 
-std::string channel_name(int64_t channel) {
-  static constexpr std::array<const char*, 20> names = {
-      "u10",  "v10",  "t2m",  "sp",   "msl",  "t850", "u1000", "v1000", "z1000", "u850",
-      "v850", "z850", "u500", "v500", "z500", "t500", "z50",   "r500",  "r850",  "tcwv"};
-  return channel < static_cast<int64_t>(names.size()) ? names[channel]
-                                                      : "c" + std::to_string(channel);
-}
-
-SampleMetrics sample_metrics(nn::Loss loss, const at::Tensor& output, const data::Batch& batch) {
-  if (loss == nn::Loss::cross_entropy) return {{"accuracy", nn::hits(output, batch.target)}};
+SampleMetrics sample_metrics(const Scoring& scoring, const at::Tensor& output,
+                             const data::Batch& batch) {
+  if (scoring.loss == nn::Loss::cross_entropy)
+    return {{"accuracy", nn::hits(output, batch.target)}};
   if (output.dim() != 4) return {};
-  return loss == nn::Loss::relative_l2 ? forecast_metrics(output, batch)
-                                       : picture_metrics(output, batch);
+  const bool forecast = is_forecast(batch.input.sizes(), batch.target.sizes());
+  const bool relative = scoring.loss == nn::Loss::relative_l2;
+  SampleMetrics metrics;
+  if (forecast || relative) add_forecast(metrics, scoring, output, batch);
+  if (!relative) add_picture(metrics, scoring, output, batch, forecast);
+  return metrics;
 }
 
 bool is_perplexed(nn::Loss loss, const data::Batch& batch) {
@@ -95,15 +102,15 @@ void Evaluation::add(nn::Model& model, const data::Batch& batch) {
   const at::Tensor output =
       forward_ ? forward_(batch.input) : nn::run(model, batch.input, {.training = false});
   if (!output.defined()) return;
-  const at::Tensor losses =
-      nn::loss_by_sample(loss_, output, model.local_target(batch.target), model.loss_share());
+  const at::Tensor losses = nn::loss_by_sample(
+      scoring_.loss, output, model.local_target(batch.target), model.loss_share());
   sum(losses_, "loss", losses, batch.samples);
-  for (const auto& [name, values] : sample_metrics(loss_, model.whole_output(output), batch))
+  for (const auto& [name, values] : sample_metrics(scoring_, model.whole_output(output), batch))
     sum(metrics_, name, values, batch.samples);
   samples_ += batch.samples;
   weight_ +=
       std::accumulate(batch.weights.begin(), batch.weights.begin() + batch.samples, int64_t{0});
-  perplexed_ = is_perplexed(loss_, batch);
+  perplexed_ = is_perplexed(scoring_.loss, batch);
 }
 
 void Evaluation::sum_over(const comm::Group& ranks) {
@@ -133,10 +140,10 @@ ValidRecord Evaluation::record() const {
   return record;
 }
 
-ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss,
+ValidRecord evaluate(nn::Model& model, data::Loader& loader, const Scoring& scoring,
                      const EvaluationShare& share) {
   const auto start = Clock::now();
-  Evaluation evaluation(loss, share.forward);
+  Evaluation evaluation(scoring, share.forward);
   while (auto batch = loader.next()) {
     if (share.tick) share.tick();
     evaluation.add(model, *batch);

@@ -15,6 +15,7 @@
 #include "braid/core/accelerator.h"
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
+#include "braid/core/thread.h"
 #include "braid/train/layout.h"
 #include "braid/train/trainer.h"
 
@@ -91,6 +92,9 @@ void check_backend(const launch::Options& options, c10::Device device) {
                      .fix = "--set launch.backend=auto"});
 }
 
+// OpenMP ends the process where it cannot start its threads: this finds it out first.
+void need_math_threads() { need_threads(at::get_num_threads() - 1, "compute (train.threads)"); }
+
 }  // namespace
 
 Job::Job(const RunOptions& options, const launch::Environment& here) {
@@ -105,8 +109,12 @@ Job::Job(const RunOptions& options, const launch::Environment& here) {
   launch::Options meeting = options.launch;
   meeting.meet_dir = run_dir(options);
   world_ = launch::open_world(here, meeting);
-  if (here.world == 1) return;
+  if (here.world == 1) {
+    need_math_threads();
+    return;
+  }
   if (options.train.threads == 0) at::set_num_threads(world_.threads);
+  need_math_threads();
   watch_ = std::make_unique<comm::Watch>(world_.control, world_.store,
                                          watch_options(here, options.launch));
   launch::refuse_shared_gpu(world_, on_gpu ? launch::gpu_name(here, ranks_.gpu) : "",

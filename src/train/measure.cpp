@@ -12,6 +12,7 @@
 #include "braid/core/observe.h"
 #include "braid/core/rng.h"
 #include "braid/memory/instruments.h"
+#include "braid/nn/metrics.h"
 #include "braid/train/evaluate.h"
 #include "braid/train/layout.h"
 #include "train/rig.h"
@@ -152,7 +153,9 @@ void Rig::evaluate() {
   part.input = batch.input.narrow(0, 0, samples);
   part.target = batch.target.narrow(0, 0, samples);
   part.samples = samples;
-  Evaluation(options.train.loss, [&](const at::Tensor& input) {
+  Scoring scoring{.loss = options.train.loss, .psnr_range = options.valid.psnr_range};
+  if (part.target.dim() == 4) scoring.row_weights = nn::latitude_weights(part.target.size(2));
+  Evaluation(scoring, [&](const at::Tensor& input) {
     return parts.forward(*model, input, {});
   }).add(*model, part);
 }

@@ -8,6 +8,10 @@
 namespace braid::train {
 namespace {
 
+// Samples of a run are counted in 64 bits, those of a step several times more (tokens, bytes).
+constexpr double most_batch = 1e9, most_steps = 1e15, most_epochs = 1e9;
+constexpr double most_threads = 4096;  // more than the cores of any machine
+
 c10::ScalarType dtype_called(const std::string& name) {
   for (const auto type : {c10::kDouble, c10::kFloat, c10::kBFloat16, c10::kHalf})
     if (dtype_name(type) == name) return type;
@@ -87,6 +91,24 @@ void check_offload(const RunOptions& options) {
                        .fix = "--set train.zero=3, or take parameters out of memory.offload"});
 }
 
+// Of a model whose blocks stand in a list.
+void check_blocks(const nn::ModelOptions& model) {
+  constexpr int64_t most = 10'000;
+  const bool swinir = model.name == nn::ModelName::swinir;
+  if (!swinir && model.name != nn::ModelName::mlp) return;
+  int64_t blocks = 0;
+  if (swinir)
+    for (const int64_t depth : model.swinir.depths) blocks += depth;
+  else
+    blocks = static_cast<int64_t>(model.mlp.hidden.size());
+  if (blocks <= most) return;
+  throw ConfigError(
+      {.what = fmt::format("{} has {} {}", swinir ? "model.depths" : "model.hidden", blocks,
+                           swinir ? "blocks" : "layers"),
+       .why = fmt::format("each of them is built, also in a dry run; at most {} are", most),
+       .fix = "take fewer"});
+}
+
 void list_models(std::vector<OptionRow>& rows) {
   for (const auto name : {nn::ModelName::mlp, nn::ModelName::vit, nn::ModelName::swinir,
                           nn::ModelName::gpt, nn::ModelName::llama}) {
@@ -109,18 +131,19 @@ void list_models(std::vector<OptionRow>& rows) {
 void describe(Fields& fields, TrainOptions& options) {
   fields.field("steps", options.steps,
                "optimizer steps, also the length of the schedule; 0: by epochs or time",
-               {.at_least = 0});
+               {.at_least = 0, .at_most = most_steps});
   fields.field("epochs", options.epochs, "passes over the training data; 0: by steps or time",
-               {.at_least = 0});
+               {.at_least = 0, .at_most = most_epochs});
   fields.field("time", options.time, "stop and save after this long, e.g. 23h30m", {.above = 0});
   fields.field("global_batch", options.global_batch, "samples an update, over all ranks",
-               {.at_least = 1});
+               {.at_least = 1, .at_most = most_batch});
   fields.field("local_batch", options.local_batch,
-               "samples an update and rank; instead of global_batch", {.at_least = 1});
+               "samples an update and rank; instead of global_batch",
+               {.at_least = 1, .at_most = most_batch});
   fields.field("micro_batch", options.micro_batch,
                "samples a forward pass; the rest is accumulated; all: the whole batch of a rank at "
                "once; auto: the most that fit into memory",
-               {.at_least = 1, .none = "all", .zero = "auto"});
+               {.at_least = 1, .at_most = most_batch, .none = "all", .zero = "auto"});
   fields.choice("last_batch", options.last_batch, {"drop", "keep"},
                 "the incomplete batch at the end of an epoch");
   fields.field("precision", options.precision,
@@ -130,6 +153,10 @@ void describe(Fields& fields, TrainOptions& options) {
   describe_dtypes(fields, options);
   fields.choice("loss", options.loss, {"relative_l2", "l1", "mse", "cross_entropy"},
                 "what is minimised");
+  fields.choice("area", options.area, {"auto", "cells", "cos", "reference"},
+                "how metrics of forecasts weight the rows of a grid: areas of the grid cells (as "
+                "WeatherBench 2), cosine of the latitude, or as the NERSC course, which assumes "
+                "rows from 90 to -90; auto: cells where the files give latitudes");
   fields.field("clip", options.clip, "largest global L2 norm of the gradients; 0: no clipping",
                {.at_least = 0});
   fields.field("ema", options.ema, "decay of the averaged weights that are validated; 0: none",
@@ -156,7 +183,7 @@ void describe(Fields& fields, TrainOptions& options) {
                 "replay the step as a CUDA graph: auto, where nothing forbids it");
   fields.field("device", options.device, "where to train", {.one_of = {"auto", "cpu", "cuda"}});
   fields.field("threads", options.threads, "CPU threads of the math; 0: all cores",
-               {.at_least = 0});
+               {.at_least = 0, .at_most = most_threads});
 }
 
 void describe(Fields& fields, ValidOptions& options) {
@@ -167,7 +194,11 @@ void describe(Fields& fields, ValidOptions& options) {
   fields.field("metric", options.metric, "what patience watches: loss or a metric of the model");
   fields.field("highest", options.highest, "the metric is better when higher");
   fields.field("batch", options.batch, "samples a forward pass; none: as in training",
-               {.at_least = 1});
+               {.at_least = 1, .at_most = most_batch});
+  fields.field("psnr_range", options.psnr_range,
+               "data range of PSNR: a number, span (max - min of each target) or max (the maximum "
+               "of each target, as in the NREL tutorial)",
+               {.above = 0, .none = "span", .zero = "max"});
   fields.field("test_at_end", options.test_at_end,
                "evaluate the test data after training, if there are any");
 }
@@ -221,6 +252,7 @@ void check(const RunOptions& options) {
   braid::check(policy_of(options.train));
   check_fp8(options);
   check_stream(options);
+  check_blocks(options.model);
 }
 
 std::string resolved_yaml(const RunOptions& options) {

@@ -3,20 +3,23 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include "braid/core/error.h"
-#include "braid/data/npy.h"
+#include "braid/data/statistics.h"
 
 namespace braid::train {
 namespace {
 
-at::Tensor channel_values(const std::string& file, int64_t channels) {
-  const at::Tensor values = data::read_npy(file).to(at::kFloat).flatten();
+at::Tensor channel_values(const data::DataOptions& options, const data::StatisticFile& which,
+                          int64_t channels) {
+  const std::vector<float> numbers = data::read_statistic(options, which);
+  const at::Tensor values = at::tensor(numbers);
   if (values.numel() < channels)
     throw DataError(
-        {.what = fmt::format("{} holds {} values, the model has {} channels", file, values.numel(),
-                             channels),
+        {.what = fmt::format("{} holds {} values, the model has {} channels", options.*which.file,
+                             values.numel(), channels),
          .why = "each channel has a mean and a standard deviation",
          .fix =
              "give the files that the model was trained with: --set data.means=... data.stds=..."});
@@ -27,8 +30,12 @@ at::Tensor channel_values(const std::string& file, int64_t channels) {
 
 Normalisation normalisation_of(const data::DataOptions& options, int64_t channels) {
   if (options.means.empty() || options.stds.empty()) return {};
-  return {.means = channel_values(options.means, channels),
-          .stds = channel_values(options.stds, channels)};
+  const auto values = [&](std::string data::DataOptions::* file) {
+    for (const data::StatisticFile& which : data::statistic_files())
+      if (which.file == file) return channel_values(options, which, channels);
+    return at::Tensor();
+  };
+  return {.means = values(&data::DataOptions::means), .stds = values(&data::DataOptions::stds)};
 }
 
 at::Tensor forecast(nn::Model& model, const Normalisation& normalisation, const at::Tensor& now,

@@ -12,6 +12,7 @@
 #include "braid/core/accelerator.h"
 #include "braid/core/fs.h"
 #include "braid/core/region.h"
+#include "braid/core/thread.h"
 #include "braid/memory/instruments.h"
 #include "braid/report/trace.h"
 #include "braid/train/memory_files.h"
@@ -204,8 +205,8 @@ void Profiler::State::gather(const std::string& mine) {
     parts.push_back({dir / fmt::format("rank{}_trace.json", rank), rank,
                      std::stoll(offsets[static_cast<size_t>(rank)])});
   if (merging.valid()) merging.get();
-  merging = std::async(std::launch::async,
-                       [parts, dir = dir] { return merge_traces(parts, dir / "trace.json"); });
+  merging = start_async("merge traces",
+                        [parts, dir = dir] { return merge_traces(parts, dir / "trace.json"); });
   say(fmt::format("profile of {} steps: {}", cycle->steps, dir.string()));
 }
 

@@ -16,6 +16,7 @@
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
 #include "braid/core/units.h"
+#include "braid/train/kept_data.h"
 #include "braid/train/layout.h"
 #include "braid/train/out_of_memory.h"
 
@@ -180,8 +181,10 @@ Splits open_splits(const RunOptions& options) {
   Splits splits;
   splits.train = open_split(options, data::Split::train);
   check_shapes(options, splits.train->spec());
-  splits.valid = open_beside(options, data::Split::valid, "data.valid");
-  splits.test = open_beside(options, data::Split::test, "data.test");
+  RunOptions beside = options;  // with the same statistics, also if their files change meanwhile
+  beside.data.statistics = splits.train->statistics();
+  splits.valid = open_beside(beside, data::Split::valid, "data.valid");
+  splits.test = open_beside(beside, data::Split::test, "data.test");
   return splits;
 }
 
@@ -194,6 +197,18 @@ std::unique_ptr<nn::Model> model_of(const RunOptions& options, const Ranks& rank
                                         .dry_params = dry,
                                         .layout = layout_of(options, ranks),
                                         .pack_masks = options.memory.pack_masks});
+}
+
+// data.changed_statistics = checkpoint: those of the checkpoint that --resume goes on from.
+RunOptions with_statistics_of_checkpoint(const RunOptions& wanted) {
+  RunOptions options = wanted;
+  const std::string dir = run_dir(options);
+  if (options.data.changed_statistics != data::ChangedStatistics::checkpoint ||
+      checkpoint::Store(dir + "/checkpoints").list().empty())
+    return options;
+  if (const auto kept = kept_data(checkpoint::Reader::open(dir)))
+    options.data.statistics = kept->statistics;
+  return options;
 }
 
 // Weights that lie on the host are made there, piece by piece.
@@ -252,7 +267,8 @@ void check_ranks(const RunOptions& options, int64_t world, bool resume) {
   if (!resume) refuse_used_folder(run_dir(options));
 }
 
-Session open_session(const RunOptions& asked, SessionOptions given) {
+Session open_session(const RunOptions& wanted, SessionOptions given) {
+  const RunOptions asked = given.resume ? with_statistics_of_checkpoint(wanted) : wanted;
   Splits splits = open_splits(asked);  // before the folder is made: wrong data leave nothing behind
   if (given.profile) splits.valid = splits.test = nullptr;
   forget_memory_reports(asked, given.ranks);

@@ -276,7 +276,9 @@ EndRecord Trainer::Impl::fit() {
   signals = &watched;
   const ProfileSignal profile_signal;
   check_metric_names();
+  check_picture();
   sink.start(run_info());
+  if (data.valid != nullptr) tell_assumed(scoring_of(options, *data.valid));
   open_plan();
   try {
     train_until_done();

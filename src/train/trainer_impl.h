@@ -46,6 +46,7 @@ struct Trainer::Impl {
   State weights() const;
   State wanted(const State& saved, const std::set<std::string>& elsewhere);
   void take_values(const State& saved);
+  void check_statistics(const checkpoint::Reader& reader) const;
 
   bool out_of_budget();  // sets `reason`
   Profiler make_profiler();
@@ -67,6 +68,10 @@ struct Trainer::Impl {
   void end_epoch();
   void validate();
   void watch_progress();
+  void tell_assumed(const Scoring& scoring);  // once in a run
+  bool draws_pictures() const;
+  data::FieldInfo picture_fields() const;
+  void check_picture() const;  // throws ConfigError before the first step
   void draw_picture();
   at::Tensor picture_output();
   void save();
@@ -112,6 +117,7 @@ struct Trainer::Impl {
   double flops_per_sample;  // by the layers' formulas until a step was counted
   bool flops_counted = false;
   bool graph_told = false;
+  bool assumed_told = false;
 
   int64_t step = 0;         // done so far
   int64_t epoch = 0;        // of the last step

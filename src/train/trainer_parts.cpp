@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Building a run, its evaluation, and what it tells of itself.
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,11 +17,6 @@
 
 namespace braid::train {
 namespace {
-
-std::vector<float> host_floats(const at::Tensor& field) {
-  const at::Tensor host = field.to(at::kCPU, at::kFloat).contiguous();
-  return {host.data_ptr<float>(), host.data_ptr<float>() + host.numel()};
-}
 
 data::LoaderOptions training_loader(const RunOptions& options, c10::Device device, int64_t ranks) {
   return {.global_batch = global_batch_of(options.train, ranks),
@@ -190,6 +183,8 @@ ValidRecord Trainer::Impl::evaluate(data::Split split) {
     throw ConfigError({.what = "there are no data to evaluate",
                        .why = "the config names none for this split",
                        .fix = "--set data.valid=<folder> or data.test=<folder>"});
+  const Scoring scoring = scoring_of(options, *source);
+  tell_assumed(scoring);
   data::Loader loading(source, evaluation_loader(options, device, ranks.mesh.batch_ranks()),
                        share_of(ranks.mesh));
   parts.swap_averages();
@@ -197,7 +192,7 @@ ValidRecord Trainer::Impl::evaluate(data::Split split) {
     ValidRecord record;
     parts.beside([&] {
       record = train::evaluate(
-          model, loading, options.train.loss,
+          model, loading, scoring,
           {.ranks = ranks.batch(),
            .forward = [&](const at::Tensor& input) { return parts.forward(model, input, {}); },
            .tick = [&] { progress("evaluation after step"); }});
@@ -208,6 +203,10 @@ ValidRecord Trainer::Impl::evaluate(data::Split split) {
     if (ranks.alone()) parts.swap_averages();  // others may not be there for it
     throw;
   }
+}
+
+void Trainer::Impl::tell_assumed(const Scoring& scoring) {
+  if (!scoring.assumed.empty() && !std::exchange(assumed_told, true)) log.info(scoring.assumed);
 }
 
 // Before the first step, not after the first epoch: one sample tells which metrics there are.
@@ -226,7 +225,7 @@ void Trainer::Impl::check_metric_names() {
   data::Loader first(data.valid, one);
   std::vector<std::string> known = {"loss"};
   if (const auto batch = first.next()) {
-    Evaluation one(options.train.loss,
+    Evaluation one(scoring_of(options, *data.valid),
                    [&](const at::Tensor& input) { return parts.forward(model, input, {}); });
     one.add(model, *batch);
     for (const auto& [name, value] : agreed_record(one.record()).metrics) known.push_back(name);
@@ -245,19 +244,6 @@ ConfigError Trainer::Impl::unknown_metric(const std::string& key, const std::str
   return ConfigError({.what = fmt::format("{} = {} is not a metric of this run", key, name),
                       .why = fmt::format("validation gives {}", fmt::join(known, ", ")),
                       .fix = fmt::format("--set {}={}", key, guess.empty() ? "loss" : guess)});
-}
-
-// All of it, on all ranks: the first one draws.
-at::Tensor Trainer::Impl::picture_output() {
-  const at::NoGradGuard no_grad;
-  at::Tensor output = parts.forward(model, picture_batch->input.narrow(0, 0, 1), {});
-  if (output.defined()) output = model.whole_output(output).to(c10::kFloat).contiguous();
-  if (parts.staged == nullptr) return output;
-  if (!output.defined())
-    output = at::empty(picture_batch->target.narrow(0, 0, 1).sizes(),
-                       picture_batch->target.options().dtype(c10::kFloat));
-  parts.staged->axis().broadcast(output, parts.staged->output_rank()).wait();
-  return output;
 }
 
 RunInfo Trainer::Impl::run_info() const {
@@ -286,21 +272,6 @@ RunInfo Trainer::Impl::run_info() const {
 
 int64_t Trainer::Impl::memory_in_use() const {
   return device.is_cuda() ? accelerator()->peak_allocated(device.index()) : memory::peak_rss();
-}
-
-void Trainer::Impl::draw_picture() {
-  const bool fields = options.report.pictures && picture_batch &&
-                      picture_batch->target.dim() == 4 &&
-                      options.train.loss == nn::Loss::relative_l2;
-  if (!fields) return;
-  const at::Tensor output = picture_output();
-  const int64_t channel = output.size(1) > 2 ? 2 : 0;
-  PictureRecord picture{.tag = "Visualization, " + channel_name(channel), .step = step};
-  picture.rows = output.size(2);
-  picture.columns = output.size(3);
-  picture.panels = {{"ERA5 target", host_floats(picture_batch->target[0][channel])},
-                    {"ViT prediction", host_floats(output[0][channel])}};
-  sink.picture(picture);
 }
 
 }  // namespace braid::train

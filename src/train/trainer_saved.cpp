@@ -2,11 +2,13 @@
 // What a run saves of itself, and how it goes on from there, on any number of ranks.
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <sstream>
 
 #include "braid/comm/texts.h"
 #include "braid/memory/instruments.h"
+#include "braid/train/kept_data.h"
 #include "braid/train/session.h"
 #include "train/trainer_impl.h"
 
@@ -21,6 +23,12 @@ State listed(const checkpoint::Reader& reader) {
     state.tensors[name] =
         at::empty(stored.shape, at::TensorOptions(c10::kMeta).dtype(stored.dtype));
   return state;
+}
+
+std::string kept_text(const data::Source& source) {
+  std::error_code ignored;
+  return to_json({.folder = std::filesystem::current_path(ignored).string(),
+                  .statistics = source.statistics()});
 }
 
 }  // namespace
@@ -89,7 +97,8 @@ void Trainer::Impl::save() {
   being_saved = store.save({.step = step,
                             .state = state(),
                             .metrics = validated ? last_metrics : decltype(last_metrics){},
-                            .config = resolved_yaml(options)});
+                            .config = resolved_yaml(options),
+                            .files = {{kept_data_name, kept_text(*data.train)}}});
   saved_step = step;
   tell_of_save(/*wait=*/false);
 }
@@ -119,6 +128,31 @@ std::set<std::string> Trainer::Impl::names_elsewhere() const {
   return names;
 }
 
+void Trainer::Impl::check_statistics(const checkpoint::Reader& reader) const {
+  const braid::data::Statistics mine = data.train->statistics();
+  const std::optional<KeptData> kept = kept_data(reader);
+  if (!kept) {
+    if (!mine.empty() && ranks.first())
+      log.warning(
+          fmt::format("{} holds no statistics (an older braid saved it, or it was made of weights "
+                      "alone): data.means and "
+                      "data.stds are read as they are now",
+                      reader.dir().string()));
+    return;
+  }
+  const std::vector<std::string> lines = differences(options.data, mine, kept->statistics);
+  if (lines.empty()) return;
+  if (options.data.changed_statistics != braid::data::ChangedStatistics::files)
+    throw DataError({.what = fmt::format("{}", fmt::join(lines, "; ")),
+                     .why = "the weights belong to the statistics that the checkpoint holds",
+                     .fix =
+                         "restore the files; or go on with the checkpoint's, --set "
+                         "data.changed_statistics=checkpoint, or with the files as they are, --set "
+                         "data.changed_statistics=files"});
+  if (ranks.first())
+    for (const std::string& line : lines) log.warning(line + "; the files are used");
+}
+
 bool Trainer::Impl::resume() {
   // One that is whole but of another model ends the search: an older one would not fit better.
   std::optional<Complaint> misfit;
@@ -131,6 +165,7 @@ bool Trainer::Impl::resume() {
       misfit = error.complaint();
       return;
     }
+    check_statistics(reader);
     reader.fill(all);
   });
   if (misfit) throw StorageError(*misfit);

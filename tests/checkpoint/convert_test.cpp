@@ -213,6 +213,9 @@ TEST(Convert, SaysWhatCannotBeRead) {
   EXPECT_TRUE(contains(error_of([&] { Reader::open(dir / "no"); }), "it does not exist"));
   EXPECT_TRUE(
       contains(error_of([&] { Reader::open(dir.path()); }), "it has neither manifest.json"));
+  fs::create_directory(dir / "old");
+  std::ofstream(dir / "old/pytorch_model.bin") << "PK";
+  EXPECT_TRUE(contains(error_of([&] { Reader::open(dir / "old"); }), "a pickle of Python"));
   std::ofstream(dir / "x.safetensors") << "PK";
   EXPECT_TRUE(contains(error_of([&] { Reader::open(dir / "x.safetensors"); }),
                        "is not a whole safetensors file"));

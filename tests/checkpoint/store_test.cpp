@@ -64,6 +64,19 @@ TEST(Store, FolderHoldsTheFilesOfTheLayout) {
   EXPECT_TRUE(model.contains("layer.weight"));  // the names of the model, without a prefix
 }
 
+TEST(Store, KeepsOtherFilesWithAHash) {
+  const test::TempDir dir;
+  Snapshot s = snapshot_at(7);
+  s.files["data.json"] = "{\"a\": 1}\n";
+  const fs::path made = Store(dir / "ck").save(s);
+  EXPECT_EQ(Reader(made).file("data.json"), s.files["data.json"]);
+  EXPECT_EQ(Reader(made).files(), (std::vector<std::string>{"config.yaml", "data.json"}));
+  EXPECT_EQ(Reader(made).file("none.json"), "");
+  std::ofstream(made / "data.json") << "{\"a\": 2}\n";
+  EXPECT_TRUE(test::contains(test::error_of([&] { Reader(made).file("data.json"); }),
+                             "data.json differs from what was saved"));
+}
+
 TEST(Store, WeightsAloneForPredict) {
   const test::TempDir dir;
   const fs::path made = Store(dir / "ck").save(snapshot_at(7));

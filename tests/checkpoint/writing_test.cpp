@@ -63,7 +63,7 @@ Job job_of(const fs::path& dir, int64_t step, int rank, int ranks, double timeou
           .target = dir / name,
           .plans = plan_shards(holdings_of(mine), runs_of(all, rank), rank, ranks),
           .manifest = {},
-          .config = "",
+          .files = {},
           .rank = rank,
           .options = {.keep = 2, .timeout = {timeout}}};
   job.manifest.step = step;

@@ -26,9 +26,9 @@ struct BadInput : Cli {
   }
   std::string year() const { return at("weather/train/1990.h5"); }
   // Spoils one value of the training data: frame 5, channel 1, row 2, column 3.
-  void add_nan() const {
+  void spoil(double value) const {
     const at::Tensor fields = data::read_array(year());
-    fields[5][1][2][3].fill_(std::nan(""));
+    fields[5][1][2][3].fill_(value);
     data::write_array(year(), fields);
   }
 };
@@ -60,21 +60,25 @@ TEST_F(BadInput, WrongDatasetName) {
                    {"feilds", "fields"});
 }
 
-TEST_F(BadInput, NanInASampleIsNamedWhenAsked) {
-  add_nan();
-  expect_complaint(train("vit", {"--set", "data.check_finite=true"}), Exit::data,
-                   {"1990.h5", "frame"});
+TEST_F(BadInput, NanInASampleIsNamed) {
+  spoil(std::nan(""));
+  expect_complaint(
+      train("vit"), Exit::data,
+      {"1 missing value of channel 1", "1990.h5, frame 5", "set data.missing to fill"});
   const Outcome check = braid_run({"data", "check", at("weather/train")});
   EXPECT_EQ(check.code, static_cast<int>(Exit::data));
   EXPECT_TRUE(contains(check.out, "frame 5"));
+  EXPECT_EQ(train("vit", {"--set", "data.missing=fill"}).code, 0);
 }
 
-TEST_F(BadInput, NanInASampleStopsTheRun) {
-  add_nan();
+TEST_F(BadInput, InfinityInASampleStopsTheRun) {
+  spoil(INFINITY);
   expect_complaint(train("vit"), Exit::not_finite, {"the loss is nan at step", "look_for_nan"});
   EXPECT_TRUE(contains(text_of(dir / "vit/log.jsonl"), "not_finite"));
   expect_complaint(train("vit", {"--set", "train.look_for_nan=true"}), Exit::not_finite,
                    {"batch", "data.check_finite=true"});
+  expect_complaint(train("vit", {"--set", "data.check_finite=true"}), Exit::data,
+                   {"1990.h5", "infinity"});
 }
 
 TEST_F(BadInput, StatisticsOfWrongLength) {

@@ -3,11 +3,15 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/app.h"
 #include "support/command.h"
 #include "support/expect.h"
 
@@ -20,6 +24,32 @@ inline Words braid_words(Words words) {
   return words;
 }
 inline Outcome braid_run(Words words) { return run_command(braid_words(std::move(words))); }
+
+// The same without a process of its own, in a folder: ten times as fast. Not for commands that
+// start ranks.
+inline Outcome run_here(Words words, const std::filesystem::path& folder = ".") {
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder);
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Outcome done;
+  std::string complaint;
+  try {
+    cli::Action action;
+    const auto app = cli::make_app(action);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app->parse(words);
+    done.code = static_cast<int>(action());
+  } catch (const Error& error) {
+    done.code = static_cast<int>(error.code());
+    complaint = explain(error.complaint());
+  }
+  std::fflush(stdout);
+  done.out = testing::internal::GetCapturedStdout();
+  done.err = testing::internal::GetCapturedStderr() + complaint;
+  std::filesystem::current_path(before);
+  return done;
+}
 
 // The file with the small configs of these tests; <DIR> stands for the test's folder.
 inline const std::string small_configs = R"(
@@ -36,7 +66,7 @@ vit: &vit
   seed: 1
   run: {dir: <DIR>/vit}
   model: {name: vit, image: [8, 16], patch: 4, channels_in: 3, channels_out: 3, width: 16, depth: 1, heads: 2}
-  data: {kind: frames, train: <DIR>/weather/train, valid: <DIR>/weather/valid, test: <DIR>/weather/test, means: <DIR>/weather/stats/global_means.npy, stds: <DIR>/weather/stats/global_stds.npy, workers: 1}
+  data: {kind: frames, train: <DIR>/weather/train, valid: <DIR>/weather/valid, test: <DIR>/weather/test, means: <DIR>/weather/stats/global_means.npy, stds: <DIR>/weather/stats/global_stds.npy, pairs: reference, workers: 1}
   train: {steps: 4, global_batch: 4, loss: relative_l2, device: cpu, threads: 1}
   optimizer: {name: adam, lr: 1e-3}
 swinir:

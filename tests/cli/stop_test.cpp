@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ctrl-C, SIGTERM and SIGUSR1 on a running `braid train`, and going on afterwards.
+// Ctrl-C, SIGTERM, SIGUSR1, SIGHUP and SIGXCPU on a running `braid train`, and going on afterwards.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -42,7 +42,8 @@ TEST_P(Stopped, SavesExitsWith75AndGoesOn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, Stopped, testing::Values(SIGINT, SIGTERM, SIGUSR1));
+INSTANTIATE_TEST_SUITE_P(Signals, Stopped,
+                         testing::Values(SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGXCPU));
 
 // Killed without warning: what was saved before is there, and the log has each step once.
 TEST_F(Cli, KilledRunGoesOnFromItsLastCheckpoint) {

@@ -109,12 +109,24 @@ TEST(Verdict, TakesARankThatIsDoneForEarlyOnlyWhereItIsNeeded) {
 TEST(Verdict, SignsTravelAsText) {
   Sign sign = stuck();
   sign.what = "caf\xe9 \"quoted\"\n";  // no UTF-8: replaced, not refused
-  const Sign back = sign_of(to_text(sign));
+  const Sign back = sign_of(to_text(sign)).value();
   EXPECT_EQ(back.call, sign.call);
   EXPECT_EQ(back.peers, sign.peers);
   EXPECT_EQ(back.counts, sign.counts);
   EXPECT_EQ(back.doing, Doing::waiting);
-  EXPECT_EQ(alarm_of(to_text(Alarm{3, Cause::early, 4})).rank, 3);
+  EXPECT_EQ(alarm_of(to_text(Alarm{3, Cause::early, 4}), 4)->rank, 3);
+}
+
+TEST(Signs, ATextThatIsNoneIsNothing) {
+  const std::string alarm = to_text(Alarm{3, Cause::early, 4}), sign = to_text(Sign{});
+  EXPECT_FALSE(alarm_of(alarm, 3)) << "there is no rank 3";
+  for (const char* text : {"", "hello", "{}", "[1]", "{\"rank\":\"x\"}", "{\"rank\":1e99}"}) {
+    EXPECT_FALSE(alarm_of(text, 4)) << text;
+    EXPECT_FALSE(sign_of(text)) << text;
+  }
+  EXPECT_FALSE(alarm_of(std::string(100'000, '['), 4));
+  EXPECT_FALSE(sign_of("{\"doing\":9" + sign.substr(sign.find(','))));
+  EXPECT_EQ(printable("a\x1b[2Jb\a"), "a?[2Jb?");
 }
 
 }  // namespace

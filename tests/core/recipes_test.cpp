@@ -96,6 +96,8 @@ TEST_P(VitTable, HasTheNumbersOfTheCourse) {
   EXPECT_EQ(number(config, "model", "channels_in"), 20);
   EXPECT_EQ(config.at("model").at("image").at(1).text(), "720");
   EXPECT_EQ(text(config, "train", "loss"), "relative_l2");
+  EXPECT_EQ(text(config, "train", "area"), "reference");
+  EXPECT_EQ(config.at("data").at("names").size(), 20u);
   EXPECT_EQ(text(config, "train", "whole_epochs"), "true");
   EXPECT_EQ(text(config, "optimizer", "schedule"), "cosine");
   EXPECT_EQ(config.at("optimizer").at("betas").at(1).text(), "0.95");

@@ -14,7 +14,8 @@ namespace {
 using test::contains;
 using test::error_of;
 
-// Years of 5, 3 and 4 frames.
+// Years of 5, 3 and 4 frames, paired as the loader of the course does; frame_pairs_test has the
+// rest.
 class Frames : public testing::Test {
  protected:
   Frames() {
@@ -24,6 +25,7 @@ class Frames : public testing::Test {
     write_file(dir_ / "train/1992.h5", {{.dims = {4, 2, 3, 5}}});
     options_.kind = Kind::frames;
     options_.train = dir_ / "train";
+    options_.pairs = Pairs::reference;
   }
 
   std::string stats(const char* name, std::vector<double> values, c10::ScalarType dtype,
@@ -100,6 +102,21 @@ TEST_F(Frames, AreNormalisedByStatisticsOfEitherPrecision) {
     EXPECT_EQ(sample.input.const_data_ptr<float>()[17], 2.0F / 20.0F);
     EXPECT_EQ(sample.target.const_data_ptr<float>()[0], 100);
   }
+}
+
+TEST_F(Frames, AreNormalisedByGivenStatisticsInsteadOfTheFiles) {
+  options_.means = stats("means.npy", {1000, 1100}, c10::kFloat);
+  options_.stds = stats("stds.npy", {10, 20}, c10::kFloat);
+  const Statistics used = open()->statistics();
+  EXPECT_EQ(used, (Statistics{{"data.means", {1000, 1100}}, {"data.stds", {10, 20}}}));
+  std::filesystem::remove(options_.means);
+  std::filesystem::remove(options_.stds);
+  options_.statistics = used;
+  const auto source = open();
+  const Sample sample = empty_sample(source->spec());
+  source->read({.index = 0}, sample);
+  EXPECT_EQ(sample.input.const_data_ptr<float>()[17], 2.0F / 20.0F);
+  EXPECT_EQ(source->statistics(), used);
 }
 
 TEST_F(Frames, TakeAWiderStep) {

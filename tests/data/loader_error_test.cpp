@@ -75,7 +75,7 @@ TEST(LoaderError, SaysThatAFileShrankWhileItWasRead) {
   options.train = dir.path();
   const auto source = open_source(options, Split::train, 0);
   std::filesystem::resize_file(dir / "1990.h5", std::filesystem::file_size(dir / "1990.h5") - 60);
-  Loader loader(source, {.global_batch = 6, .shuffle = false, .workers = 2});
+  Loader loader(source, {.global_batch = 5, .shuffle = false, .workers = 2});
   const std::string text = error_of([&] { loader.next(); });
   EXPECT_TRUE(contains(text, "the file ends there"));
   EXPECT_TRUE(contains(text, "1990.h5, frame 4"));

@@ -56,14 +56,14 @@ TEST(MakeWeather, GivesSomethingToLearn) {
                });
   EXPECT_EQ(calls, 480);
   const auto train = open_source(weather_options(dir.path()), Split::train, 0);
-  EXPECT_EQ(train->size(), 240);
+  EXPECT_EQ(train->size(), 2 * 119);
   const double persistence = shifted_rmse(*train, 0), carried = shifted_rmse(*train, 2);
   EXPECT_GT(persistence, 0.3);
   EXPECT_LT(persistence, 0.6);
   EXPECT_LT(carried, 0.7 * persistence) << "the flow carries fields by width / 24 columns a frame";
   EXPECT_GT(carried, 0.14) << "the noise of one frame cannot be predicted";
   EXPECT_TRUE(has_split(weather_options(dir.path()), Split::test));
-  EXPECT_EQ(open_source(weather_options(dir.path()), Split::test, 0)->size(), 120);
+  EXPECT_EQ(open_source(weather_options(dir.path()), Split::test, 0)->size(), 119);
 }
 
 TEST(MakeWeather, IsNormalisedByItsStatistics) {

@@ -112,7 +112,7 @@ TEST(Gelu, IsTorchsWithItsGradientInEachDtype) {
     at::Tensor grad = given.clone();
     const ActivationBack got = activation_back({Activation::gelu, x}, grad, {});
     const auto error = [](const at::Tensor& a, const at::Tensor& b) {
-      return (a.to(c10::kDouble).sub(b).norm() / b.norm()).item<double>();
+      return a.to(c10::kDouble).sub(b).norm().div(b.norm()).item<double>();
     };
     EXPECT_LT(error(got.value, at::gelu(exact)), relative) << dtype;
     EXPECT_LT(error(grad, back), relative) << dtype;

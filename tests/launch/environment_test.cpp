@@ -5,10 +5,13 @@
 
 #include <cstdlib>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 
 #include "support/expect.h"
+#include "support/files.h"
 
 namespace braid::launch {
 namespace {
@@ -62,6 +65,7 @@ const Set own = {{"RANK", "1"},
                  {"MASTER_ADDR", "127.0.0.1"},
                  {"MASTER_PORT", "40001"},
                  {"BRAID_STORE", "served"},
+                 {"BRAID_STORE_SOCKET", "7"},
                  {"BRAID_JOB_TOKEN", "secret"}};
 const Set pytorch_job = {{"RANK", "2"},
                          {"WORLD_SIZE", "3"},
@@ -195,6 +199,40 @@ TEST(Environment, KnowsAJobWithoutSrun) {
   EXPECT_EQ(read({{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "4"}}).waiting_tasks, 4);
   EXPECT_EQ(read(srun).waiting_tasks, 0);
   EXPECT_EQ(read(with(own, {{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "4"}})).waiting_tasks, 0);
+}
+
+TEST(Environment, KnowsTheSocketOfItsLauncher) {
+  EXPECT_EQ(read(own).store_socket, 7);
+  EXPECT_EQ(read(torchrun).store_socket, -1);
+}
+
+TEST(Environment, KnowsWhetherTheTokenIsASecret) {
+  EXPECT_TRUE(read(own).secret);
+  EXPECT_FALSE(read(torchrun).secret);
+  EXPECT_FALSE(read(srun).secret);
+  EXPECT_FALSE(read(mpi).secret);
+  const Environment drawn =
+      read(with(mpi, {{"OMPI_MCA_orte_precondition_transports", "8aa1b0c2d3e4f506-1"}}));
+  EXPECT_TRUE(drawn.secret) << "Open MPI draws it for the ranks of one job";
+  const Environment given = read(with(srun, {{"BRAID_JOB_TOKEN", "7f3a"}}));
+  EXPECT_TRUE(given.secret);
+  EXPECT_EQ(given.token, "7f3a");
+  EXPECT_EQ(read(with(torchrun, {{"BRAID_JOB_TOKEN", "7f3a"}})).token, "7f3a.2")
+      << "each try of torchrun meets anew in one store";
+}
+
+TEST(Environment, ReadsTheTokenFromAFileOfItsOwner) {
+  const test::TempDir dir;
+  const std::string file = (dir / "token").string();
+  const Set given = with(srun, {{"BRAID_JOB_TOKEN_FILE", file}});
+  EXPECT_TRUE(contains(refusal(given), "no token in the file " + file));
+  std::ofstream(file) << "7f3a9c\n";
+  std::filesystem::permissions(file, std::filesystem::perms(0640));
+  EXPECT_TRUE(contains(refusal(given), "is open to others"));
+  EXPECT_TRUE(contains(refusal(given), "chmod 600 " + file));
+  std::filesystem::permissions(file, std::filesystem::perms(0600));
+  EXPECT_EQ(read(given).token, "7f3a9c");
+  EXPECT_TRUE(read(given).secret);
 }
 
 TEST(Environment, PortOfAJob) {

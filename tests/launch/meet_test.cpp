@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 
 #include "launch/meeting.h"
 #include "support/expect.h"
@@ -25,7 +26,7 @@ TEST(Meeting, RanksOfOneHostMeetByAnyOfItsAddresses) {
 
 // torchrun's agent keeps its store when it starts the ranks again; rank 0 may be the last to come.
 TEST(Meeting, RanksMeetInTheStoreOfAnEarlierTry) {
-  const comm::Store agents = comm::Store::tcp({.server = true});
+  const comm::Store agents = comm::Store::torchrun({.server = true, .token = "job.0"});
   mark(agents, "job.0");
   std::vector<Environment> ranks = {place(0, 2, agents.port()), place(1, 2, agents.port())};
   for (Environment& rank : ranks) rank.token = "job.1", rank.store_served = true;
@@ -88,9 +89,15 @@ TEST(Meeting, AnotherJobAtTheSamePortIsRefused) {
   std::vector<Environment> ranks = {place(0, 2, port), place(1, 2, port), place(1, 2, port)};
   ranks[0].token = ranks[1].token = "job-a";
   ranks[2].token = "job-b";
-  const auto errors = as_threads(ranks, [](const Environment& here) {
-    const World world = open_world(here, quick);
-    world.ranks.barrier().wait();
+  std::promise<void> refused;  // before the port is closed, since all have come
+  const auto errors = as_threads(ranks, [&](const Environment& here) {
+    if (here.rank == 1 && here.token == "job-a") refused.get_future().wait();
+    try {
+      open_world(here, quick).ranks.barrier().wait();
+    } catch (const Error&) {
+      refused.set_value();
+      throw;
+    }
   });
   EXPECT_EQ(errors[0], "");
   EXPECT_EQ(errors[1], "");
@@ -108,23 +115,24 @@ TEST(Meeting, ASecondProcessWithTheSameRankIsRefused) {
 
 // Somebody else's store has the port: no rank of ours waits for ever.
 TEST(Meeting, AStrangersStoreIsRefused) {
-  const comm::Store strangers = comm::Store::tcp({.server = true});
+  const comm::Store strangers = comm::Store::torchrun({.server = true});
   const std::string text =
       test::error_of([&] { open_world(place(1, 2, strangers.port()), {.timeout = {0.3}}); });
   EXPECT_TRUE(contains(text, "belongs to no braid job"));
 }
 
-// A stranger who connects and talks does not disturb those who meet, and sees no key of theirs.
-TEST(Meeting, AStrangerInTheStoreSeesNothing) {
-  const int port = free_port();
-  std::vector<Environment> ranks = {place(0, 2, port), place(1, 2, port)};
-  for (Environment& rank : ranks) rank.token = "secret";
+// Whoever reaches torchrun's store may write into it: who does not know the token disturbs nobody
+// by that, and sees no key of the job.
+TEST(Meeting, AStrangerInTorchrunsStoreSeesNothing) {
+  const comm::Store agents = comm::Store::torchrun({.server = true});
+  std::vector<Environment> ranks = {place(0, 2, agents.port()), place(1, 2, agents.port())};
+  for (Environment& rank : ranks) rank.token = "secret", rank.store_served = true;
   std::thread stranger([&] {
-    wait_for_listener({"127.0.0.1"}, port, seconds_from_now(10), false);
-    const comm::Store store = comm::Store::tcp({.port = port, .timeout_seconds = 10});
+    const comm::Store store = comm::Store::torchrun({.port = agents.port(), .token = "guess"});
     store.set("here/1", "somebody");
-    store.set("braid/open/here/1", "somebody");
+    store.set("braid/secret/here/1", "somebody");
     EXPECT_FALSE(store.has("here/0"));
+    EXPECT_FALSE(store.has("braid/secret/here/0"));
   });
   const auto errors = as_threads(ranks, [](const Environment& here) {
     const World world = open_world(here, quick);

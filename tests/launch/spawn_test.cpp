@@ -79,7 +79,8 @@ TEST_F(Spawn, TheOthersMaySayWhatTheyLost) {
 
 TEST_F(Spawn, EachRankKnowsItsPlaceAndHasALog) {
   EXPECT_EQ(run("echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $BRAID_STORE; "
-                "echo $BRAID_JOB_TOKEN $MASTER_PORT >&2; "
+                "echo $BRAID_JOB_TOKEN$MASTER_PORT >&2; "
+                "[ -S /proc/$$/fd/$BRAID_STORE_SOCKET ] && echo a socket to the store; "
                 "[ $RANK = 0 ] || exit 0; cp /dev/null " +
                 file("zero")),
             0);
@@ -88,8 +89,9 @@ TEST_F(Spawn, EachRankKnowsItsPlaceAndHasALog) {
                     two = text_of(dir_ / "logs/rank-2.log");
   EXPECT_TRUE(contains(one, "1 3 1 3 127.0.0.1 served\n"));
   EXPECT_TRUE(contains(two, "2 3 2 3 127.0.0.1 served\n"));
-  EXPECT_EQ(one.substr(one.find('\n')), two.substr(two.find('\n')));  // one token, one port
-  EXPECT_GT(one.size(), 60U);
+  EXPECT_EQ(one.substr(one.find('\n')), two.substr(two.find('\n')));  // one token
+  EXPECT_EQ(one.substr(one.find('\n')).size(), 1 + 32 + 1 + 22U) << one;
+  EXPECT_TRUE(contains(one, "\na socket to the store\n"));
   EXPECT_TRUE(std::filesystem::exists(file("zero")));
 }
 

@@ -2,6 +2,7 @@
 // Metrics of two waves against NumPy (tests/golden/make_metrics.py prints these numbers).
 #include "braid/nn/metrics.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -34,19 +35,31 @@ TEST(Metrics, LatitudeWeightsUseTheRoundedPi) {
 TEST(Metrics, RmseAndCorrelationAreWeightedByLatitude) {
   expect_values(weighted_rmse(wave_output(), wave_target()),
                 {0.141408123744, 0.141481029196, 0.141389173855, 0.141386148864});
-  expect_values(weighted_acc(wave_output(), wave_target()),
+  expect_values(weighted_cosine(wave_output(), wave_target()),
                 {0.986968638778, 0.986831670885, 0.987065699352, 0.986812602386});
   EXPECT_EQ(weighted_rmse(wave_target(), wave_target()).abs().max().item<double>(), 0);
 }
 
 TEST(Metrics, PictureMetricsAreThoseOfNumpy) {
-  expect_values(psnr(wave_output(), wave_target()),
+  expect_values(psnr(wave_output(), wave_target(), 0),  // the maximum of the target
                 {20.504717762271, 20.542306151809, 20.494752280525, 20.493387828238});
   expect_values(ssim(wave_output(), wave_target()),
                 {0.979500894932, 0.979543967287, 0.979583468058, 0.979557260695});
   expect_values(rfne(wave_output(), wave_target()),
                 {0.164178163813, 0.158501349089, 0.170879417524, 0.159333694204});
   expect_values(ssim(wave_target(), wave_target()), {1, 1, 1, 1});
+}
+
+TEST(Metrics, TheRangeOfPsnrIsStated) {
+  expect_values(psnr(wave_output(), wave_target()),  // max - min of the target
+                {23.003451708646, 23.039564433923, 22.993586028212, 22.992127035213});
+  expect_values(psnr(wave_output(), wave_target(), 2),
+                {23.003492494437, 23.041139971840, 22.993763365356, 22.992212430057});
+  // An offset changes neither error nor range: kelvin, celsius and fields below zero agree.
+  for (const double offset : {-20.0, 273.15})
+    expect_values(psnr(wave_output() + offset, wave_target() + offset),
+                  {23.003451708646, 23.039564433923, 22.993586028212, 22.992127035213});
+  EXPECT_FALSE(psnr(wave_output() - 20, wave_target() - 20, 0).isnan().any().item<bool>());
 }
 
 TEST(Metrics, HalfPrecisionFieldsAreMeasuredInSingle) {

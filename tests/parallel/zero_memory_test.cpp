@@ -95,6 +95,7 @@ TEST(ZeroMemory, StatesAreThoseOfTheTable) {
     EXPECT_EQ(bytes_now(ledger, MemoryKind::parameter), stage < 3 ? sizes.whole : sizes.share);
     EXPECT_EQ(bytes_now(ledger, MemoryKind::gradient), stage < 2 ? sizes.whole : sizes.share);
     EXPECT_EQ(bytes_now(ledger, MemoryKind::communication), 0);
+    test::toy_sgd(zero.params(), 0.1);
     for (const Param& piece : zero.params()) piece.tensor.mutable_grad().reset();
     zero.publish();
     EXPECT_EQ(bytes_now(ledger, MemoryKind::parameter), stage < 3 ? sizes.whole : sizes.share);

@@ -81,6 +81,7 @@ TEST_P(ZeroTraffic, IsThatOfTheFormulas) {
         model.loss(traffic_batch(), 4, &zero).backward();
       }
       zero.finish();
+      test::toy_sgd(zero.params(), 0.1);
       zero.publish();
       const int64_t reduced = psi.trained * (c.stage == 1 ? 1 : c.passes);
       const int64_t gathered =
@@ -110,6 +111,7 @@ TEST(ZeroTraffic, HybridAddsTheSumOfThePieces) {
         model.loss(traffic_batch(), 4, &zero).backward();
       }
       zero.finish();
+      test::toy_sgd(zero.params(), 0.1);
       zero.publish();
       EXPECT_EQ(own->bytes(Kind::all_reduce), psi.trained / 2);  // once, whatever the passes
       EXPECT_EQ(own->bytes(Kind::reduce_scatter), psi.trained * (stage == 1 ? 1 : 3));
@@ -141,6 +143,7 @@ TEST(ZeroTraffic, GathersABlockAheadAndSumsWhileBackwardRuns) {
     const auto own = std::make_shared<comm::Traffic>();
     Toy model({.blocks = 4});
     Zero zero(model.units(), comm::Group(comm::counting(world.backend(), own)), {}, {.stage = 3});
+    own->clear();
     std::vector<int64_t> forward, backward;  // gathers begun when a block runs
     int64_t sums = -1;
     const auto step = [&] {

@@ -76,6 +76,7 @@ TEST(ZeroUse, AModelSmallerThanTheRanks) {
       EXPECT_EQ(zero.params().size(), world.rank() < 2 ? 1u : 0u);
       for (const Param& piece : zero.params())
         EXPECT_DOUBLE_EQ(piece.tensor.grad().item<double>(), x.sum().item<double>());
+      test::toy_sgd(zero.params(), 0.1);
       zero.publish();
     }
   });

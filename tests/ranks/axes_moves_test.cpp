@@ -2,6 +2,7 @@
 // Whole runs through the trainer: one loss curve in every layout, also where a run goes on in
 // another one from its checkpoint.
 #include "ranks/axes.h"
+#include "train/atlas.h"
 #include "train/run.h"
 
 namespace braid::test {
@@ -41,6 +42,10 @@ Curve run_rank(train::RunOptions options, const train::Ranks& ranks, bool resume
   options.train.divergence.every = 2;  // also: what should be alike is
   train::Splits splits = train::open_splits(options);
   splits.valid = splits.train;
+  const auto& shape = splits.train->spec().target.shape;
+  if (shape.size() == 3)  // a region: weights of rows from its latitudes
+    splits.valid = std::make_shared<train::Atlas>(splits.train,
+                                                  train::weather_info(static_cast<int>(shape[1])));
   const auto model = train::build_model(options, ranks);
   train::Collect sink;
   const TempDir temp;

@@ -82,7 +82,8 @@ TEST_F(Tensorboard, FramesAreLengthChecksumDataChecksum) {
 
 TEST_F(Tensorboard, ItsOwnReaderFindsTheTagsOfTheNerscTutorial) {
   NEEDS_READER();
-  const auto sink = report::tensorboard_sink(dir.path().string());
+  const auto sink =
+      report::tensorboard_sink(dir.path().string(), 10, {"rmse_u10=RMSE(u10m)"});  // its config
   play(*sink, sample_info("demo", "runs/demo"));
   sink->picture(sample_picture());
   const json read = read_back();
@@ -98,6 +99,18 @@ TEST_F(Tensorboard, ItsOwnReaderFindsTheTagsOfTheNerscTutorial) {
   EXPECT_FLOAT_EQ(read["scalars"]["Avg iters per sec"][0][1].get<float>(), 10 / 61.23F);
   EXPECT_EQ(read["scalars"]["Step/loss"].size(), 4U) << "every tenth of forty";
   EXPECT_EQ(read["images"]["Visualization, t2m"], (json{{10, 1200, 600, "89504e470d0a1a0a"}}));
+}
+
+TEST_F(Tensorboard, MetricsKeepTheirNamesUnlessOthersAreGiven) {
+  NEEDS_READER();
+  play(*report::tensorboard_sink(dir.path().string()), sample_info("own", "runs/own"));
+  EXPECT_TRUE(read_back()["scalars"].contains("rmse_u10/valid"));
+}
+
+TEST(TensorboardTags, NameAMetricAndATag) {
+  const std::string refusal = test::error_of([] { report::tensorboard_sink("x", 10, {"rmse"}); });
+  EXPECT_TRUE(contains(refusal, "report.tags holds \"rmse\""));
+  EXPECT_TRUE(contains(refusal, "metric=tag"));
 }
 
 TEST_F(Tensorboard, TheWaitForOtherRanksIsACurveIfThereAreOthers) {

@@ -14,6 +14,28 @@ namespace fs = std::filesystem;
 using test::contains;
 using test::error_of;
 
+TEST(RunOptions, SizesThatNothingCanHoldOrCountAreRefused) {
+  for (const std::string set :
+       {"model.name=gpt model.width=1000000000000000000", "model.name=gpt model.sequence=1e18",
+        "data.samples=9223372036854775807", "data.workers=20000", "train.threads=1000000",
+        "train.global_batch=1e18", "mesh.tensor=1e12", "data.queue=1e12"}) {
+    Config config;
+    const size_t blank = set.find(' ');
+    const std::string last = blank == set.npos ? set : set.substr(blank + 1);
+    if (blank != set.npos) config.set("model.name", "gpt");
+    const size_t equals = last.find('=');
+    config.set(last.substr(0, equals), last.substr(equals + 1));
+    const std::string said = error_of([&] { read_options<RunOptions>(config); });
+    EXPECT_TRUE(contains(said, last.substr(0, equals) + " = "));
+    EXPECT_TRUE(contains(said, "must be at most"));
+    EXPECT_TRUE(contains(said, "cannot be held in memory or counted"));
+  }
+  RunOptions many;
+  many.train.steps = 1;
+  many.model.mlp.hidden.assign(10'001, 4);
+  EXPECT_TRUE(contains(error_of([&] { check(many); }), "model.hidden has 10001 layers"));
+}
+
 TEST(RunOptions, EveryRecipeLoadsAndReadsBackEqual) {
   const test::TempDir dir;
   int recipes = 0;

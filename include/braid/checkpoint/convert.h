@@ -30,8 +30,9 @@ struct ConvertOptions {
   int64_t ranks = 1;                          // braid: as if so many had saved it
   bool force = false;                         // replace what stands there
   std::optional<bool> tied = {};              // braid: false keeps a head equal to the embedding
-  std::map<std::string, std::string> texts =
-      {};  // more files of the folder: config.yaml, config.json
+  // Files beside the tensors, bytes by name: config.yaml, config.json. A braid checkpoint keeps
+  // those of the one it is made from, unless they are named here.
+  std::map<std::string, std::string> texts = {};
 };
 
 struct Converted {
@@ -40,6 +41,10 @@ struct Converted {
   int64_t files = 0;  // of tensors
   std::vector<std::string> left_out;
 };
+
+// The file has both lm_head.weight and the token embedding, and they are equal: the head of a tied
+// model, which some programs write.
+bool head_repeats_embedding(const Reader& from);
 
 // `progress`: bytes done and in all. Throws StorageError.
 using Progress = std::function<void(int64_t done, int64_t all)>;

@@ -46,7 +46,10 @@ class Reader {
   int64_t world() const;  // ranks that wrote it
   const std::map<std::string, double>& metrics() const;
   const std::map<std::string, std::string>& values() const;
-  std::string config() const;  // resolved YAML of the run; "" if there is none
+  std::string config() const;              // resolved YAML of the run; "" if there is none
+  std::vector<std::string> files() const;  // names of those without tensors: config.yaml, ...
+  // Checked against its hash; "" if there is none of this name. Throws StorageError.
+  std::string file(const std::string& name) const;
   const std::map<std::string, Stored>& tensors() const;
   bool has(const std::string& name) const { return tensors().contains(name); }
 

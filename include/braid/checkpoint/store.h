@@ -45,6 +45,8 @@ struct Snapshot {
   State state;  // what this rank holds; values are those of rank 0
   std::map<std::string, double> metrics = {};
   std::string config = {};  // resolved YAML, kept as config.yaml
+  // More files of the folder, bytes by name. Not read again: Reader::file gives them.
+  std::map<std::string, std::string> files = {};
 };
 
 struct Found {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "braid/core/error.h"
+
 namespace braid::comm {
 
 struct TcpStoreOptions {
@@ -16,18 +18,32 @@ struct TcpStoreOptions {
   int port = 0;                  // of the server; a server given 0 takes a free one, see port()
   bool server = false;           // one rank serves, the others connect
   int listener = -1;             // server: an open socket that listens already, now the store's
-  double timeout_seconds = 300;  // for reaching the server
+  double timeout_seconds = 300;  // for reaching the server and for its answers
+  std::string token = "open";    // both ends prove that they know it; it never travels
+};
+
+// A text in the store of torchrun that no rank of this job wrote.
+struct ForeignText : CommError {
+  using CommError::CommError;
 };
 
 class Store {
  public:
   static Store in_memory();                                 // threads of one process
   static Store file(const std::string& path, int readers);  // processes that see one file system
-  static Store tcp(const TcpStoreOptions& options);         // any processes
+  // Served by this process, without a port or a file: only processes that this one starts can
+  // reach it. Each gets a socket of its own (invite) and opens it there (inherited).
+  static Store private_server(double timeout_seconds = 300);
+  static Store inherited(int socket, double timeout_seconds = 300);
+  // Any processes that know the token. The server closes its port with shut().
+  static Store tcp(const TcpStoreOptions& options);
+  // The store that torchrun serves. It takes texts from anyone; those without a code made with the
+  // token are not given to a reader.
+  static Store torchrun(const TcpStoreOptions& options);
 
   // The same board with `name`/ before every key.
   Store under(const std::string& name) const;
-  // The same board over a connection of its own: a call that waits holds up nobody else.
+  // The same board for another thread: a call that waits holds up nobody else.
   Store clone() const;
 
   void set(const std::string& key, const std::string& value) const;
@@ -36,8 +52,10 @@ class Store {
   bool has(const std::string& key) const;
   void remove(const std::string& key) const;
   bool claim(const std::string& key) const;  // true for the first who asks, false for all others
-  int port() const;                          // of a tcp store, else 0
-  const std::string& place() const;          // "10.0.0.1:29500" of a tcp store, else a word
+  int invite() const;  // a socket for one process to be started; close it here when that is done
+  void shut() const;   // all have come: the server closes its port, and none can join any more
+  int port() const;    // that a server of tcp was given, else 0
+  const std::string& place() const;  // "10.0.0.1:29500" of a tcp store, else a word
 
   struct State;
   const State& state() const { return *state_; }

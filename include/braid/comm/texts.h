@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Small texts between ranks. All ranks of the group call at the same time.
 //
-//   std::vector<std::string> reasons = comm::exchange_texts(world, mine);   // in the order of the
-//   ranks
+//   std::vector<std::string> reasons = comm::exchange_texts(world, mine);  // by rank
 #pragma once
 #include <string>
 #include <vector>
@@ -11,6 +10,8 @@
 
 namespace braid::comm {
 
-std::vector<std::string> exchange_texts(const Group& world, const std::string& mine);
+// `device`: where the group can send from.
+std::vector<std::string> exchange_texts(const Group& world, const std::string& mine,
+                                        c10::Device device = c10::kCPU);
 
 }  // namespace braid::comm

@@ -8,7 +8,8 @@ namespace braid::data {
 
 struct FieldNames {
   std::string dataset = "fields";           // [T, C, H, W], or [T, H, W]: one channel
-  std::vector<std::string> variables = {};  // instead: one [T, H, W] dataset a channel
+  std::vector<std::string> variables = {};  // instead: one dataset per channel, or per level
+  std::vector<double> levels = {};          // the levels to take of a netCDF dimension; empty: all
 };
 
 }  // namespace braid::data

@@ -9,20 +9,31 @@
 
 #include "braid/core/options.h"
 #include "braid/data/source.h"
+#include "braid/data/statistics.h"
 
 namespace braid::data {
 
 enum class Kind { frames, crops, tokens, text, spiral, synthetic };
 enum class Split { train, valid, test };
+enum class ChangedStatistics { refuse, files, checkpoint };
+enum class Pairs { all, reference };  // of frames: every pair, or by the rule of the course
+enum class Missing { error, fill };   // what becomes of missing values in a sample
 
 struct DataOptions {
   Kind kind = Kind::synthetic;
   std::string train, valid,
       test;  // folder of HDF5 files, or a pattern of token files, or a text file
   std::string dataset = "fields";      // name in the HDF5 files
-  std::vector<std::string> variables;  // netCDF-4: one variable a channel, instead of `dataset`
-  std::string means, stds;    // .npy of [1,C,1,1] or [C], f4 or f8; empty: no normalisation
+  std::vector<std::string> variables;  // netCDF-4: one variable per channel, instead of `dataset`
+  std::vector<double> levels;          // netCDF-4: the levels to take, by their value; empty: all
+  std::vector<std::string> names;      // of the channels; empty: as the files call them
+  std::string means, stds;  // .npy of [1,C,1,1] or [C], f4 or f8; empty: no normalisation
+  // A resumed run whose files of statistics differ from those in the checkpoint.
+  ChangedStatistics changed_statistics = ChangedStatistics::refuse;
+  Statistics statistics = {};  // not a key: used instead of the files, by key of the config
+  Missing missing = Missing::error;
   int64_t step = 1;           // frames: target is this many frames later
+  Pairs pairs = Pairs::all;   // frames
   std::vector<int64_t> size;  // frames: crop to [H, W] from the top left; crops: side of a square
                               // crop, empty: the whole slice
   int64_t channels = 0;       // 0: all in the file

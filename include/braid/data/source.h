@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "braid/data/field_info.h"
+#include "braid/data/statistics.h"
 
 namespace braid::data {
 
@@ -54,6 +55,8 @@ class Source {
   virtual void read_unscaled(Access access, const Sample& out) const { read(access, out); }
   // Names, units and coordinates of the channels and points of a target; empty where unknown.
   virtual FieldInfo fields() const { return {}; }
+  // The statistics that its samples were made with; empty: none.
+  virtual Statistics statistics() const { return {}; }
   virtual std::string describe(
       int64_t index) const = 0;  // "data/train/2008.h5, frame 12": for messages
 };

@@ -28,7 +28,9 @@ struct Environment {
   std::string master_address = {};      // host of rank 0; empty if nobody says
   int master_port = 0;                  // of the store there; 0 if nobody says
   bool store_served = false;            // by the launcher's own process, not by rank 0
+  int store_socket = -1;                // connected to the store by the launcher; -1: none
   std::string token = "open";           // what sets this job apart from another at the same port
+  bool secret = false;                  // the token cannot be guessed: BRAID_JOB_TOKEN gave it
   std::vector<std::string> hosts = {};  // of the job, that of rank 0 first, if the launcher says
   int waiting_tasks = 0;                // of a SLURM job inside which this was started without srun
   std::string visible_gpus = {};        // CUDA_VISIBLE_DEVICES

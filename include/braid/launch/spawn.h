@@ -4,9 +4,9 @@
 //   return launch::spawn({.ranks = 4, .command = launch::own_command(), .log_dir = "runs/a/logs"});
 //
 // Rank 0 has the terminal; the others write to log_dir/rank-<r>.log. The store at which they meet
-// is served here, so it outlives every rank. Ctrl-C, TERM, HUP and USR1 are passed on, a second
-// Ctrl-C kills. A rank that fails is named and the others are ended; none is left behind, not even
-// when this process is killed.
+// is served here, without a port, so it outlives every rank. Ctrl-C, TERM, HUP and USR1 are passed
+// on, a second Ctrl-C kills. A rank that fails is named and the others are ended; none is left
+// behind, not even when this process is killed.
 #pragma once
 #include <filesystem>
 #include <functional>

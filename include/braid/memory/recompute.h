@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Values inside a part of a model are not kept for the backward pass but computed again there.
 //
-//   y = memory::recompute([block](const auto& in) { return block->forward(in[0]); }, {x});
+//   const auto forward = [block](const auto& in) mutable { return block->forward(in[0]); };
+//   y = memory::recompute(forward, {x});   // block: a module holder, captured by value
 //
 //   memory::Recompute again({.what = memory::Again::blocks, .segment = 2});
 //   nn::Pass pass{.training = true, .segments = &again};
 //
 // Gradients are those without, to the bit, if the part is a function of its inputs and parameters:
-// braid's dropout masks are functions of their place. The second run ends with the last value that
+// braid's dropout masks are functions of their place, and autocast and torch's default generators
+// are for the second run as they were for the first. The second run ends with the last value that
 // is wanted. If it comes to other values than the first one did, that is an error that names the
 // segment: in number, shape and dtype always, in their bits with `check`.
 #pragma once

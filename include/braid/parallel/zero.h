@@ -2,13 +2,15 @@
 // ZeRO: the ranks of a group share the optimizer states (stage 1), the gradients too (2), and the
 // weights too (3). For any LibTorch module.
 //
-//   parallel::Zero zero(parallel::units_of(named_params(*net), {"layers.0", "layers.1"}), world,
-//                       {.stage = 3});
+//   parallel::Zero zero(net, {"layers.0", "layers.1"}, world, {.stage = 3});
 //   at::Tensor y = zero.run("", x, [&](const at::Tensor& in) { return net->forward(in, zero); });
-//   loss.backward();
+//   y.sum().backward();
 //   zero.finish();     // .grad() of zero.params() is there: the pieces that this rank holds
-//   optimizer.step();  // over zero.params()
+//   optimizer.step();  // over zero.params(), not over the parameters of the net
 //   zero.publish();    // the model computes with the new weights
+//
+// Pieces change between finish() and publish() alone: an update at another time, or one of other
+// tensors, is an error. Buffers take the values of the first rank, as with Replicate.
 //
 // In the module each block runs as zero.run("layers.0", x, forward): stage 3 gathers its weights
 // for it, one block ahead, and gives them back after. Stages 1 and 2 need no run(). Units stand in
@@ -29,12 +31,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <c10/core/ScalarType.h>
 
 #include "braid/comm/group.h"
 #include "braid/core/blocks.h"
+#include "braid/core/module.h"
 #include "braid/core/param.h"
 #include "braid/memory/stash.h"
 #include "braid/parallel/sync.h"
@@ -72,10 +76,19 @@ struct ZeroOptions {
   // get their memory piece by piece.
   std::function<void(const std::string& param, const at::Tensor& values, int64_t first)> initial =
       {};
+  std::vector<Param> buffers = {};  // take the values of the first rank; a module brings its own
 };
 
 class Zero final : public Sync, public BlockRunner {
  public:
+  // A torch::nn::Module or a holder of one, with its buffers. `blocks`: names of its parts that run
+  // through run(), in order.
+  template <class Module>
+    requires(IsModule<Module> || HoldsModule<Module>)
+  Zero(Module& module, const std::vector<std::string>& blocks, const comm::Group& shard,
+       ZeroOptions options = {})
+      : Zero(units_of(named_params(module), blocks), shard, comm::Group(),
+             with_buffers(std::move(options), named_buffers(module))) {}
   // `shard`: ranks that share the states. `replicas` (hybrid): ranks that hold the same pieces in
   // other shard groups; gradients are summed over both.
   Zero(std::vector<ZeroUnit> units, const comm::Group& shard, const comm::Group& replicas = {},
@@ -104,6 +117,10 @@ class Zero final : public Sync, public BlockRunner {
   memory::Traffic traffic() const;  // of pieces on the host, since the beginning
 
  private:
+  static ZeroOptions with_buffers(ZeroOptions options, std::vector<Param> buffers) {
+    if (options.buffers.empty()) options.buffers = std::move(buffers);
+    return options;
+  }
   struct State;
   std::shared_ptr<State> state_;  // shared with the graphs of forward passes
 };

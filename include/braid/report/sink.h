@@ -31,6 +31,8 @@ struct ReportOptions {
   int64_t every = 10;  // steps between console lines when there is no terminal
   std::vector<std::string> to = {"console", "jsonl", "tensorboard", "html"};
   bool pictures = true;
+  std::string channel;            // that pictures show, by name or number; empty: the first
+  std::vector<std::string> tags;  // "metric=tag": other names of metrics in TensorBoard
 };
 void describe(Fields& fields, ReportOptions& options);
 
@@ -60,7 +62,9 @@ std::unique_ptr<Sink> console_sink(const ReportOptions& options, Log& log, Termi
 // dir/log.jsonl: begun anew by a new run, continued by a resumed one.
 std::unique_ptr<Sink> jsonl_sink(const std::string& dir);
 // dir/events/events.out.tfevents...; the curves Step/... have a point every `every` steps.
-std::unique_ptr<Sink> tensorboard_sink(const std::string& dir, int64_t every = 10);
+// `tags` are "metric=tag", other names of metrics. Throws ConfigError.
+std::unique_ptr<Sink> tensorboard_sink(const std::string& dir, int64_t every = 10,
+                                       const std::vector<std::string>& tags = {});
 // dir/picture.png and dir/report.html, written after validations (not so often that it costs time)
 // and at the end. It reads dir/log.jsonl, so the jsonl sink must come before it.
 std::unique_ptr<Sink> html_sink(const std::string& dir);

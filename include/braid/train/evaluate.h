@@ -2,7 +2,7 @@
 // Loss and metrics of a data set, each sample once; padding weighs nothing.
 //
 //   data::Loader loader(source, train::evaluation_loader(options, device));
-//   ValidRecord record = train::evaluate(*model, loader, nn::Loss::relative_l2);
+//   ValidRecord record = train::evaluate(*model, loader, scoring);
 #pragma once
 #include <functional>
 #include <map>
@@ -15,8 +15,8 @@
 #include "braid/comm/group.h"
 #include "braid/core/record.h"
 #include "braid/data/loader.h"
-#include "braid/nn/loss.h"
 #include "braid/nn/model.h"
+#include "braid/train/scoring.h"
 
 namespace braid::train {
 
@@ -27,12 +27,15 @@ struct RunOptions;
 data::LoaderOptions evaluation_loader(const RunOptions& options, c10::Device device,
                                       int64_t ranks = 1);
 
-// Values a sample: "rmse_u10" -> [batch]. Which metrics follows from the loss and the shapes:
-//   relative L2 of fields     rmse, acc by channel (latitude-weighted), persistence (rmse of output
-//   = input) L1 or MSE of fields       psnr, ssim, rfne cross-entropy             accuracy; the
-//   evaluator adds perplexity for sequences
+// Values per sample: "rmse_u10" -> [batch]. Which metrics there are follows from data and loss:
+//   fields, input and target on one grid (forecasts), and relative L2 of any fields
+//     rmse and acc by channel, weighted by the rows; cosine instead of acc where the fields are no
+//     anomalies; persistence (rmse of output = input) where input and target have one shape
+//   fields with L1 or MSE     psnr, ssim, rfne; no ssim of a forecast smaller than its window
+//   cross-entropy             accuracy; the evaluator adds perplexity for sequences
 using SampleMetrics = std::vector<std::pair<std::string, at::Tensor>>;
-SampleMetrics sample_metrics(nn::Loss loss, const at::Tensor& output, const data::Batch& batch);
+SampleMetrics sample_metrics(const Scoring& scoring, const at::Tensor& output,
+                             const data::Batch& batch);
 
 bool is_perplexed(nn::Loss loss, const data::Batch& batch);  // a sequence of targets a sample
 
@@ -42,8 +45,8 @@ using Forward = std::function<at::Tensor(const at::Tensor& input)>;
 // Sums of losses and metrics over batches; nothing is read on the host before record().
 class Evaluation {
  public:
-  explicit Evaluation(nn::Loss loss, Forward forward = {})
-      : loss_(loss), forward_(std::move(forward)) {}
+  explicit Evaluation(Scoring scoring, Forward forward = {})
+      : scoring_(std::move(scoring)), forward_(std::move(forward)) {}
   void add(nn::Model& model, const data::Batch& batch);
   void sum_over(const comm::Group& ranks);  // what each of them has added
   ValidRecord record() const;               // without seconds
@@ -52,7 +55,7 @@ class Evaluation {
   void sum(std::map<std::string, at::Tensor>& sums, const std::string& name,
            const at::Tensor& values, int64_t samples) const;
 
-  nn::Loss loss_;
+  Scoring scoring_;
   Forward forward_;                                     // empty: nn::run
   std::map<std::string, at::Tensor> losses_, metrics_;  // scalars in double, on the device
   int64_t samples_ = 0, weight_ = 0;
@@ -65,10 +68,7 @@ struct EvaluationShare {
   Forward forward = {};             // empty: nn::run
   std::function<void()> tick = {};  // called before each batch: the evaluation is alive
 };
-ValidRecord evaluate(nn::Model& model, data::Loader& loader, nn::Loss loss,
+ValidRecord evaluate(nn::Model& model, data::Loader& loader, const Scoring& scoring,
                      const EvaluationShare& share = {});
-
-// u10, v10, t2m, ... for the first twenty channels of the weather files, c20 and so on beyond.
-std::string channel_name(int64_t channel);
 
 }  // namespace braid::train

@@ -15,6 +15,7 @@
 #include "braid/launch/options.h"
 #include "braid/memory/options.h"
 #include "braid/nn/loss.h"
+#include "braid/nn/metrics.h"
 #include "braid/nn/options.h"
 #include "braid/optim/optimizer.h"
 #include "braid/optim/scaler.h"
@@ -42,8 +43,9 @@ struct TrainOptions {
   std::optional<std::string> param, compute, stream, reduce, master;  // over the policy's dtypes
   Fp8 fp8 = Fp8::off;                                                 // linear layers of blocks
   nn::Loss loss = nn::Loss::mse;
-  double clip = 0;  // global L2 norm of the gradients, 0: no clipping
-  double ema = 0;   // decay of the averaged weights that are validated, 0: none
+  nn::Area area = nn::Area::automatic;  // weights of the rows in metrics of forecasts
+  double clip = 0;                      // global L2 norm of the gradients, 0: no clipping
+  double ema = 0;                       // decay of the averaged weights that are validated, 0: none
   int64_t zero = 0;
   bool keep_gathered = false;  // ZeRO-3: whole weights stay from forward to backward
   parallel::DivergenceOptions divergence;
@@ -63,8 +65,9 @@ struct ValidOptions {
   double min_delta = 0;  // what counts as an improvement
   std::string metric = "loss";
   bool highest = false;
-  std::optional<int64_t> batch;  // samples a forward pass; empty: as in training
-  bool test_at_end = true;       // if there are test data
+  std::optional<int64_t> batch;      // samples a forward pass; empty: as in training
+  bool test_at_end = true;           // if there are test data
+  std::optional<double> psnr_range;  // none: max - min of each target; 0: the maximum of each
 };
 
 struct PlaceOptions {
