@@ -108,7 +108,7 @@ std::optional<Found> find_newest(const fs::path& dir, const comm::Group& world,
   throw StorageError({.what = fmt::format("none of the {} checkpoints in {} can be used",
                                           candidates.size(), dir.string()),
                       .why = fmt::format("{}", fmt::join(found.skipped, "; ")),
-                      .fix = "restore one from a copy, or start anew without --resume"});
+                      .fix = "restore one from a copy, or start again without --resume"});
 }
 
 }  // namespace braid::checkpoint

@@ -47,7 +47,7 @@ StorageError not_stored(const Catalog& catalog, const std::string& name) {
   return StorageError({.what = fmt::format("{} has no tensor {}", catalog.dir.string(), name),
                        .why = near.empty() ? fmt::format("it has {} others", there.size())
                                            : fmt::format("the nearest name is {}", near),
-                       .fix = "use the config that wrote it, or start anew without --resume"});
+                       .fix = "use the config that wrote it, or start again without --resume"});
 }
 
 // Master copies and weights stand in for each other where the precision changed.
@@ -82,7 +82,7 @@ void check_shape(const Catalog& catalog, const std::string& name,
       {.what = fmt::format("tensor {} of {} has the shape [{}], [{}] is wanted", name,
                            catalog.dir.string(), fmt::join(stored, ", "), fmt::join(wanted, ", ")),
        .why = "it was saved for a model of other sizes",
-       .fix = "use the config that wrote it, or start anew without --resume"});
+       .fix = "use the config that wrote it, or start again without --resume"});
 }
 
 // The pieces that together hold all elements of the target. An element that several hold is taken

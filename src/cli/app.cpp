@@ -67,12 +67,11 @@ int with_all_written(int code) {
 
 std::unique_ptr<CLI::App> make_app(Action& action) {
   auto app = std::make_unique<CLI::App>(
-      "braid: training of LibTorch models, from one GPU to many nodes", "braid");
+      "braid: train LibTorch models on a laptop, a GPU or many nodes", "braid");
   app->require_subcommand(1);
   app->set_version_flag("--version", "braid 0.1.0 (torch 2.11.0)");
   app->footer(
-      "Try: braid train configs/vit.yaml:demo     Every command explains itself: braid train "
-      "--help");
+      "Start with: braid train configs/vit.yaml:demo     Help for one command: braid train --help");
   add_train(*app, action);
   add_eval(*app, action);
   add_predict(*app, action);

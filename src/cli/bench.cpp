@@ -111,22 +111,30 @@ Exit kernels_command(const KernelArguments& arguments) {
 void add_kernels(CLI::App& bench, Action& action) {
   auto arguments = std::make_shared<KernelArguments>();
   CLI::App* command =
-      bench.add_subcommand("kernels", "times kernels of many sizes on this machine's device");
-  command->add_option("--device", arguments->device, "cuda (where there is one) or cpu")
+      bench.add_subcommand("kernels", "time kernels of many sizes on this machine's GPU or CPU");
+  command
+      ->add_option("--device", arguments->device,
+                   "device to measure: cuda or cpu (default: cuda if there is one)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  command->add_option("-o,--out", arguments->out, "write a cluster file there")->type_name("FILE");
-  command->add_option("--name", arguments->name, "of the cluster; else that of the file");
-  command->add_option("--dtype", arguments->dtypes, "bf16, fp16, fp32, tf32, fp64 (several)")
+  command->add_option("-o,--out", arguments->out, "cluster file to write")->type_name("FILE");
+  command->add_option("--name", arguments->name,
+                      "name of the cluster (default: the name of the file)");
+  command
+      ->add_option("--dtype", arguments->dtypes,
+                   "dtypes to time, e.g. bf16,fp32; of bf16, fp16, fp32, tf32, fp64")
       ->delimiter(',');
-  command->add_option("--only", arguments->only, "kernels with this in their name: gemm, norm");
-  command->add_option("--seconds", arguments->seconds, "of measuring, at most")
+  command->add_option("--only", arguments->only,
+                      "time only kernels whose name contains this text, e.g. gemm");
+  command->add_option("--seconds", arguments->seconds, "time limit in seconds")
       ->check(above_zero())
       ->capture_default_str();
-  command->add_flag("--small", arguments->small, "a few small sizes of each, in seconds");
+  command->add_flag("--small", arguments->small,
+                    "time a few small sizes of each kernel; takes seconds");
   add_json(*command, arguments->json);
   command->footer(
-      "fp16 is timed as bf16 unless --dtype asks for it. Peaks and bandwidth of a GPU that a known "
-      "cluster has are its data sheet's; of another the highest rates seen.");
+      "The times of bf16 also stand for fp16 unless --dtype names fp16. Peak rates and bandwidth "
+      "come from the data sheet if a known cluster has this GPU, otherwise they are the highest "
+      "measured rates.");
   command->callback(
       [&action, arguments] { action = [arguments] { return kernels_command(*arguments); }; });
 }
@@ -141,7 +149,7 @@ c10::Device bench_device(const std::string& word) {
 
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* bench =
-      app.add_subcommand("bench", "measures this machine: kernels, links; for braid plan");
+      app.add_subcommand("bench", "measure the kernels and links of this machine for braid plan");
   bench->require_subcommand(1);
   add_kernels(*bench, action);
   add_bench_comm(*bench, action);

@@ -50,7 +50,7 @@ Exit comm_command(const CommArguments& arguments) {
   if (const auto ended = start_ranks(arguments.ranks, here, started)) return *ended;
   if (here.world < 2)
     throw ConfigError(
-        {.what = "a rank alone has nobody to talk to",
+        {.what = "a single rank has no other rank to talk to",
          .why = "links are measured between ranks",
          .fix = "braid bench comm --ranks 4, or start it with srun, mpirun, torchrun"});
   train::Job job(run, here);
@@ -75,28 +75,31 @@ Exit comm_command(const CommArguments& arguments) {
 
 void add_bench_comm(CLI::App& bench, Action& action) {
   auto arguments = std::make_shared<CommArguments>();
-  CLI::App* command =
-      bench.add_subcommand("comm", "latency and bandwidth of every collective between ranks");
+  CLI::App* command = bench.add_subcommand(
+      "comm", "measure latency and bandwidth of every collective between ranks");
   add_ranks(*command, arguments->ranks);
-  command->add_option("--device", arguments->device, "where tensors are: cuda or cpu")
+  command->add_option("--device", arguments->device, "device of the tensors: cuda or cpu")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  command->add_option("--backend", arguments->backend, "auto, gloo, nccl or mpi")
+  command->add_option("--backend", arguments->backend, "backend: auto, gloo, nccl or mpi")
       ->check(CLI::IsMember({"auto", "gloo", "nccl", "mpi"}))
       ->capture_default_str();
-  command->add_option("--smallest", arguments->smallest, "message")->capture_default_str();
-  command->add_option("--largest", arguments->largest, "message")->capture_default_str();
-  command->add_option("--repetitions", arguments->repetitions, "of each")
+  command->add_option("--smallest", arguments->smallest, "size of the smallest message")
+      ->capture_default_str();
+  command->add_option("--largest", arguments->largest, "size of the largest message")
+      ->capture_default_str();
+  command->add_option("--repetitions", arguments->repetitions, "repetitions of each message")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--cluster", arguments->cluster, "file whose link is replaced");
-  command->add_option("-o,--out", arguments->out, "write the cluster there instead")
+  command->add_option("--cluster", arguments->cluster, "cluster file whose link is replaced");
+  command->add_option("-o,--out", arguments->out, "write the cluster to this file instead")
       ->type_name("FILE");
-  command->add_option("--dir", arguments->dir, "logs of the ranks")->capture_default_str();
+  command->add_option("--dir", arguments->dir, "folder for the logs of the ranks")
+      ->capture_default_str();
   add_json(*command, arguments->json);
   command->footer(
-      "Ranks on one host measure the links inside a node, on several those between nodes: start it "
-      "there with srun, mpirun or torchrun. busbw is what a link carries: algbw times 2(n-1)/n for "
-      "all_reduce, (n-1)/n for the others of a ring.");
+      "Ranks on one host measure the links inside a node; ranks on several hosts (started by srun, "
+      "mpirun or torchrun) measure the links between nodes. busbw is the rate on a link: algbw "
+      "times 2(n-1)/n for all_reduce and (n-1)/n for the other ring collectives.");
   command->callback(
       [&action, arguments] { action = [arguments] { return comm_command(*arguments); }; });
 }

@@ -81,15 +81,16 @@ std::string statistics_from(const data::DataOptions& options) {
 
 void add_sets(CLI::App& command, std::vector<std::string>& sets) {
   command
-      .add_option("--set", sets,
-                  "change settings: --set train.steps=10 run.name=a (may be repeated)")
+      .add_option(
+          "--set", sets,
+          "change settings of the config, e.g. --set train.steps=10 run.name=a (may be repeated)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }
 
 void add_config(CLI::App& command, ConfigArguments& arguments) {
   command
-      .add_option("config", arguments.spec, "YAML file, or file:name for one of its named configs")
+      .add_option("config", arguments.spec, "YAML file, or file:name for one of the configs in it")
       ->required()
       ->type_name("CONFIG");
   add_sets(command, arguments.sets);

@@ -163,31 +163,31 @@ Exit convert_command(const ConvertArguments& arguments) {
 void add_convert(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ConvertArguments>();
   CLI::App* command =
-      app.add_subcommand("convert", "checkpoints and weights from one form into another");
+      app.add_subcommand("convert", "convert checkpoints and weights between formats");
   command
       ->add_option("from", arguments->from,
-                   "run folder (its newest checkpoint), checkpoint of any number of ranks, "
-                   ".safetensors file, or folder of such files as Hugging Face has them")
+                   "run folder (its newest checkpoint), checkpoint folder, .safetensors file, or "
+                   "Hugging Face folder")
       ->required()
       ->type_name("FROM");
   command->add_option("to", arguments->to, "file or folder to write")->required()->type_name("TO");
   command
-      ->add_option(
-          "--format", arguments->format,
-          "braid (checkpoint), safetensors (one file) or hf (Hugging Face folder); default "
-          "by the name of TO")
+      ->add_option("--format", arguments->format,
+                   "braid (checkpoint), safetensors (one file) or hf (Hugging Face folder); "
+                   "default: by the name of TO")
       ->check(CLI::IsMember({"braid", "safetensors", "hf"}));
-  command->add_option("--max-shard", arguments->max_shard, "hf: largest file, e.g. 5GB");
-  command->add_option("--dtype", arguments->dtype, "of the weights; default as they are")
+  command->add_option("--max-shard", arguments->max_shard, "hf: largest size of a file, e.g. 5GB");
+  command->add_option("--dtype", arguments->dtype, "dtype of the weights (default: unchanged)")
       ->check(CLI::IsMember({"fp64", "fp32", "bf16", "fp16"}));
   command
-      ->add_option("--ranks", arguments->ranks, "braid: shards, as if so many ranks had saved it")
+      ->add_option("--ranks", arguments->ranks,
+                   "braid: number of shards, as if N ranks had saved it")
       ->check(CLI::Range(1, 100'000));
   command->add_option(
       "--config", arguments->config,
       "config of the model that the weights belong to, for weights without config.yaml "
       "and config.json");
-  command->add_flag("--force", arguments->force, "replace TO");
+  command->add_flag("--force", arguments->force, "replace TO if it exists");
   add_json(*command, arguments->json);
   command->callback(
       [&action, arguments] { action = [arguments] { return convert_command(*arguments); }; });

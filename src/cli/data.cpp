@@ -57,15 +57,17 @@ Exit make_tokens(MakeArguments arguments) {
 
 void add_make(CLI::App& data, Action& action) {
   auto arguments = std::make_shared<MakeArguments>();
-  CLI::App* make = data.add_subcommand("make", "write made-up data");
+  CLI::App* make = data.add_subcommand("make", "write synthetic data");
   make->require_subcommand(1);
   const auto kind = [&](const char* name, const char* help, Exit (*function)(MakeArguments)) {
     CLI::App* command = make->add_subcommand(name, help);
-    command->add_option("path", arguments->path, "where to write")->required()->type_name("PATH");
-    command->add_option("--seed", arguments->seed, "of the random numbers");
+    command->add_option("path", arguments->path, "file or folder to write")
+        ->required()
+        ->type_name("PATH");
+    command->add_option("--seed", arguments->seed, "seed of the random numbers");
     command->add_flag("--force", arguments->force,
-                      "write there although files of others are there; files of the same names are "
-                      "overwritten");
+                      "write there although the folder holds other files; files of the same names "
+                      "are overwritten");
     command->callback(
         [&action, arguments, function] { action = [=] { return function(*arguments); }; });
     return command;
@@ -77,25 +79,27 @@ void add_make(CLI::App& data, Action& action) {
   CLI::App* tokens =
       kind("tokens", "a token file of a Markov chain, for language models", make_tokens);
   for (CLI::App* fields : {weather, slices})
-    fields->add_option("--shape", arguments->shape, "channels,rows,columns")
+    fields->add_option("--shape", arguments->shape, "channels, rows and columns")
         ->delimiter(',')
         ->expected(3)
         ->type_name("C,H,W");
-  weather->add_option("--frames", arguments->weather.frames, "frames a year");
+  weather->add_option("--frames", arguments->weather.frames, "frames per year");
   weather->add_option("--years", arguments->weather.train_years, "years of training data");
   weather->add_option("--valid-years", arguments->weather.valid_years, "years of validation data");
   weather->add_option("--test-years", arguments->weather.test_years, "years of test data");
-  slices->add_option("--days", arguments->slices.days, "slices a year");
-  slices->add_option("--years", arguments->slices.years, "years");
-  tokens->add_option("--tokens", arguments->tokens.tokens, "how many");
+  slices->add_option("--days", arguments->slices.days, "slices per year");
+  slices->add_option("--years", arguments->slices.years, "number of years");
+  tokens->add_option("--tokens", arguments->tokens.tokens, "number of tokens");
   tokens->add_option("--vocabulary", arguments->tokens.vocabulary, "size of the vocabulary");
-  tokens->add_flag("--no-header", arguments->no_header, "plain numbers without the 1 kB header");
+  tokens->add_flag("--no-header", arguments->no_header,
+                   "write plain numbers without the 1 kB header");
 }
 
 }  // namespace
 
 void add_data(CLI::App& app, Action& action) {
-  CLI::App* data = app.add_subcommand("data", "make data, check them, or take their statistics");
+  CLI::App* data =
+      app.add_subcommand("data", "make synthetic data, check data, or compute statistics");
   data->require_subcommand(1);
   add_make(*data, action);
   add_data_check(*data, action);

@@ -117,7 +117,7 @@ CLI::App* add_given(CLI::App& data, const char* name, const char* help, const ch
       command->add_option("--dataset", arguments.names.dataset, "name of the dataset in the files");
   command
       ->add_option("--variables", arguments.names.variables,
-                   "instead: variables, one a channel, e.g. u10,v10,t2m")
+                   "variables to use instead of one dataset, one per channel, e.g. u10,v10,t2m")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->excludes(dataset)
@@ -131,7 +131,7 @@ CLI::App* add_given(CLI::App& data, const char* name, const char* help, const ch
 void add_data_check(CLI::App& data, Action& action) {
   auto arguments = std::make_shared<GivenArguments>();
   CLI::App* check =
-      add_given(data, "check", "find truncated files, NaN, wrong shapes, missing years",
+      add_given(data, "check", "find truncated files, NaN, wrong shapes and missing years",
                 "folder of HDF5 files", *arguments);
   check->callback(
       [&action, arguments] { action = [arguments] { return check_command(*arguments); }; });
@@ -140,11 +140,12 @@ void add_data_check(CLI::App& data, Action& action) {
 void add_data_stats(CLI::App& data, Action& action) {
   auto arguments = std::make_shared<GivenArguments>();
   CLI::App* stats =
-      add_given(data, "stats", "mean, standard deviation and range of every channel",
-                "folder of HDF5 files, one file or a pattern: the training data", *arguments);
+      add_given(data, "stats", "compute mean, standard deviation and range of every channel",
+                "training data: folder of HDF5 files, one file, or a pattern", *arguments);
   stats
-      ->add_option("--out", arguments->out,
-                   "folder for global_means.npy and global_stds.npy: data.means, data.stds")
+      ->add_option(
+          "--out", arguments->out,
+          "folder for global_means.npy and global_stds.npy, which data.means and data.stds read")
       ->type_name("DIR");
   stats->callback(
       [&action, arguments] { action = [arguments] { return stats_command(*arguments); }; });

@@ -60,9 +60,10 @@ Exit doctor_command(const DoctorOptions& options) {
 
 void add_doctor(CLI::App& app, Action& action) {
   auto options = std::make_shared<DoctorOptions>();
-  CLI::App* command = app.add_subcommand("doctor", "is this machine ready, and what to do if not");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "check whether this machine is ready, and say what to do if not");
   command->add_flag("--variables", options->variables,
-                    "list the environment variables that help to find faults");
+                    "list environment variables that help to find faults");
   add_json(*command, options->json);
   command->callback(
       [&action, options] { action = [options] { return doctor_command(*options); }; });

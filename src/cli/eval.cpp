@@ -58,13 +58,15 @@ Exit eval_command(const EvalArguments& arguments) {
 
 void add_eval(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* command = app.add_subcommand("eval", "loss and metrics of a saved model");
-  command->add_option("run", arguments->run, "run folder or one checkpoint")
+  CLI::App* command = app.add_subcommand("eval", "compute loss and metrics of a saved model");
+  command->add_option("run", arguments->run, "run folder, or one of its checkpoint folders")
       ->required()
       ->type_name("RUN");
   command->add_option("--checkpoint", arguments->checkpoint,
-                      "newest, best or a folder name such as step-00000100");
-  command->add_option("--split", arguments->split, "which data: train, valid or test")
+                      "newest, best, or a folder name such as step-00000100 (default: newest)");
+  command
+      ->add_option("--split", arguments->split,
+                   "data to evaluate: train, valid or test (default: valid)")
       ->check(CLI::IsMember({"train", "valid", "test"}));
   add_sets(*command, arguments->sets);
   add_json(*command, arguments->json);

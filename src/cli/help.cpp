@@ -23,7 +23,7 @@ ConfigError no_such_key(const std::string& key) {
   }
   const std::string near = nearest(key, names);
   return ConfigError({.what = fmt::format("no key of a config begins with {}", key),
-                      .why = "keys have the names that stand in a config: train.steps",
+                      .why = "a key is written as in a config, e.g. train.steps",
                       .fix = near.empty() ? "braid help config lists all"
                                           : fmt::format("did you mean {}?", near)});
 }
@@ -54,10 +54,13 @@ Exit help_command(const HelpArguments& arguments) {
 
 void add_help(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<HelpArguments>();
-  CLI::App* command = app.add_subcommand("help", "explain the config");
-  CLI::App* config = command->add_subcommand("config", "every key with its default and meaning");
+  CLI::App* command = app.add_subcommand("help", "explain the keys of a config");
+  CLI::App* config =
+      command->add_subcommand("config", "list every key with its default and meaning");
   command->require_subcommand(1);
-  config->add_option("key", arguments->filter, "only keys that begin so, e.g. train")
+  config
+      ->add_option("key", arguments->filter,
+                   "print only keys that begin with this text, e.g. train")
       ->type_name("KEY");
   add_json(*config, arguments->json);
   config->callback(

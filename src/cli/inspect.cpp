@@ -67,14 +67,16 @@ Exit inspect_command(const InspectArguments& arguments) {
 
 void add_inspect(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "table of layers: shapes, parameters, FLOPs, memory of a step");
+  CLI::App* command = app.add_subcommand(
+      "inspect",
+      "list layers with shapes, parameters and FLOPs; with --memory the memory of a step");
   add_config(*command, arguments->config);
-  command->add_flag("--memory", arguments->memory,
-                    "dry step: peak by kind and module, and what smaller choices save");
+  command->add_flag(
+      "--memory", arguments->memory,
+      "run a dry step: peak memory by kind and module, and what smaller settings save");
   command
       ->add_option("--device", arguments->device,
-                   "count as this device would; needs none of it: cpu (default) or cuda")
+                   "device to count for, cpu or cuda; it need not exist (default: cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   add_json(*command, arguments->json);
   command->callback(

@@ -64,16 +64,19 @@ Exit parity_command(const ParityArguments& arguments) {
 
 void add_parity(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ParityArguments>();
-  CLI::App* command =
-      app.add_subcommand("parity", "output, loss and gradients for given weights and arrays");
+  CLI::App* command = app.add_subcommand(
+      "parity", "compute output, loss and gradients for given weights and arrays");
   add_config(*command, arguments->config);
   command
-      ->add_option("--weights", arguments->weights, "safetensors with a tensor for each parameter")
+      ->add_option("--weights", arguments->weights,
+                   "safetensors file with one tensor for each parameter")
       ->required();
-  command->add_option("--input", arguments->input, ".npy, used as it is")->required();
-  command->add_option("--target", arguments->target, ".npy, used as it is (not shifted)")
+  command->add_option("--input", arguments->input, "input, .npy; not normalised")->required();
+  command->add_option("--target", arguments->target, "target, .npy; not shifted")->required();
+  command
+      ->add_option("--out", arguments->out,
+                   "folder for output.npy, gradients.safetensors and result.json")
       ->required();
-  command->add_option("--out", arguments->out, "folder to write to")->required();
   add_json(*command, arguments->json);
   command->callback(
       [&action, arguments] { action = [arguments] { return parity_command(*arguments); }; });

@@ -130,7 +130,8 @@ Exit plan_command(const PlanArguments& arguments) {
 void add_plan(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* command = app.add_subcommand(
-      "plan", "what fits on a machine, how fast, and why, without a GPU: layouts searched, ranked");
+      "plan",
+      "find which layouts of a config fit on a machine and how fast they run, without a GPU");
   add_plan_options(*command, *arguments);
   command->callback(
       [&action, arguments] { action = [arguments] { return plan_command(*arguments); }; });

@@ -9,22 +9,31 @@ namespace braid::cli {
 namespace {
 
 void add_machine(CLI::App& command, PlanArguments& a) {
-  command.add_option("--cluster", a.cluster, "a machine of clusters/, or a YAML file of your own")
+  command
+      .add_option("--cluster", a.cluster,
+                  "machine to plan for: a name such as dgx_a100, or a YAML file")
       ->type_name("NAME|FILE");
-  command.add_option("--gpus", a.gpus, "so many of its GPUs; else the config's mesh, or a node")
+  command
+      .add_option("--gpus", a.gpus,
+                  "number of GPUs (default: the config's mesh, otherwise one node)")
       ->type_name("N");
-  command.add_option("--memory", a.memory, "of a GPU that may be used, e.g. 40GiB; else all")
+  command
+      .add_option("--memory", a.memory,
+                  "memory per GPU that may be used, e.g. 40GiB (default: all)")
       ->type_name("BYTES");
 }
 
 void add_space(CLI::App& command, PlanArguments& a) {
-  command.add_option("--global-batch", a.global_batch, "instead of the config's")->type_name("B");
-  command.add_option("--precision", a.precisions, "to choose between, e.g. bf16,fp16")
+  command.add_option("--global-batch", a.global_batch, "samples per step (default: the config's)")
+      ->type_name("B");
+  command
+      .add_option("--precision", a.precisions,
+                  "precisions to choose from, e.g. bf16,fp16 (default: the config's)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME,...");
-  command.add_flag("--no-offload", a.no_offload, "keep everything on the GPU");
-  command.add_flag("--as-is", a.as_is, "no search: the config's own layout");
+  command.add_flag("--no-offload", a.no_offload, "do not move anything to the host");
+  command.add_flag("--as-is", a.as_is, "no search: describe the layout of the config");
   command
       .add_option("--seconds", a.seconds,
                   "time limit of the command, in seconds; what was not looked at is listed; 0: "
@@ -32,16 +41,16 @@ void add_space(CLI::App& command, PlanArguments& a) {
       ->type_name("S")
       ->check(zero_or_more())
       ->capture_default_str();
-  command.add_option("--top", a.top, "plans to print")
+  command.add_option("--top", a.top, "number of plans to print")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{100'000}))
       ->capture_default_str();
 }
 
 void add_files(CLI::App& command, PlanArguments& a) {
-  command.add_option("--html", a.html, "write a page: memory, trade-off, timeline, table")
+  command.add_option("--html", a.html, "write an HTML page: memory, trade-off, timeline, table")
       ->type_name("FILE");
-  command.add_option("--trace", a.trace, "write the best plan's timeline for Perfetto")
+  command.add_option("--trace", a.trace, "write the timeline of the best plan for Perfetto")
       ->type_name("FILE");
   command.add_option("--apply", a.apply, "write the best plan as a config for braid train")
       ->type_name("FILE");
@@ -51,33 +60,43 @@ void add_files(CLI::App& command, PlanArguments& a) {
           [&a](const std::vector<std::string>& dirs) {
             a.leave = dirs.empty() ? std::string() : dirs.front();
           },
-          "leave plan.json in a run folder (by default the config's): the run warns when it "
-          "leaves the plan")
+          "write plan.json into a run folder (default: the config's); the run warns when it "
+          "deviates from the plan")
       ->expected(0, 1)
       ->type_name("[DIR]");
 }
 
 void add_questions(CLI::App& command, PlanArguments& a) {
-  command.add_flag("--explain", a.explain, "what to switch on, and why, in the order to try");
-  command.add_option("--effect", a.effect, "of one change of the config: --effect train.zero=2")
+  command.add_flag("--explain", a.explain,
+                   "print which settings to change, and why, in the order to try");
+  command
+      .add_option("--effect", a.effect,
+                  "compare the config with one change of it, e.g. --effect train.zero=2")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  command.add_option("--scaling", a.scaling, "strong and weak scaling over these: 1,2,4,8")
+  command
+      .add_option("--scaling", a.scaling,
+                  "strong and weak scaling over these numbers of GPUs, e.g. 1,2,4,8")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("N,...")
       ->check(above_zero());
-  command.add_flag("--max-micro-batch", a.max_micro_batch, "the largest of the config's layout");
-  command.add_flag("--max-size", a.max_size, "the longest sequence or the largest image");
-  command.add_flag("--min-gpus", a.min_gpus, "the fewest GPUs on which something fits");
-  command.add_option("--cheapest", a.cheapest, "least GPU hours of the run on up to so many GPUs")
+  command.add_flag("--max-micro-batch", a.max_micro_batch,
+                   "find the largest micro-batch that fits the config's layout");
+  command.add_flag("--max-size", a.max_size,
+                   "find the longest sequence or the largest image that fits");
+  command.add_flag("--min-gpus", a.min_gpus,
+                   "find the smallest number of GPUs on which a layout fits");
+  command
+      .add_option("--cheapest", a.cheapest,
+                  "find the plan with the fewest GPU hours for the whole run on up to N GPUs")
       ->type_name("N")
       ->check(above_zero());
   command.add_flag("--term-by-term", a.term_by_term,
-                   "the terms of a GPT's memory as papers have them, beside the dry run");
-  command.add_flag("--published", a.published, "published runs beside what the planner says");
+                   "compare the memory formulas of the literature for a GPT with the dry run");
+  command.add_flag("--published", a.published, "compare published runs with the predictions");
   command.add_flag("--verify", a.verify,
-                   "run the config's step on the device that is here, beside its plan");
+                   "run the config's step on this machine and compare it with its plan");
 }
 
 struct GivenFlag {

@@ -36,7 +36,7 @@ Exit tell_verified(const PlanArguments& arguments, const plan::Verified& mine,
   }
   for (const std::string& text : texts) fmt::print("{}\n", text);
   fmt::print("{}\n", holds ? "memory is as planned, within 5 %"
-                           : "memory leaves the plan by more than 5 %");
+                           : "memory deviates from the plan by more than 5 %");
   return code;
 }
 

@@ -93,7 +93,7 @@ Exit profile_command(const ProfileArguments& arguments) {
 
 void add_profile(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ProfileArguments>();
-  CLI::App* command = app.add_subcommand("profile", "where time and memory of a few steps go");
+  CLI::App* command = app.add_subcommand("profile", "show where time and memory of a few steps go");
   add_config(*command, arguments->config);
   add_ranks(*command, arguments->ranks);
   const auto number = [&](const char* flag, std::optional<int64_t>& value, const char* help,
@@ -102,14 +102,15 @@ void add_profile(CLI::App& app, Action& action) {
         ->type_name("N")
         ->check(CLI::Range(least, int64_t{10'000}));
   };
-  number("--steps", arguments->steps, "steps in the trace; profile.steps (5) if not given", 1);
-  number("--wait", arguments->wait, "steps before all else; profile.wait (1) if not given", 0);
+  number("--steps", arguments->steps, "steps in the trace (default: profile.steps, 5)", 1);
+  number("--wait", arguments->wait, "steps before the warm-up (default: profile.wait, 1)", 0);
   number("--warm-up", arguments->warm_up,
-         "steps before the trace; profile.warm_up (3) if not given", 0);
+         "warm-up steps before the trace (default: profile.warm_up, 3)", 0);
   add_json(*command, arguments->json);
   command->footer(
-      "Files go to profile/ in the run's folder; a run that lies there stays as it is. A job that "
-      "runs is profiled by `touch <folder>/profile.request` or SIGUSR2.");
+      "The files are written into profile/ of the run's folder; an existing run in that folder is "
+      "not changed. To profile a job that is running, use `touch <run folder>/profile.request` or "
+      "send it SIGUSR2.");
   command->callback(
       [&action, arguments] { action = [arguments] { return profile_command(*arguments); }; });
 }

@@ -28,7 +28,9 @@ ConfigError mpi_without_mpirun(int ranks) {
 }  // namespace
 
 void add_ranks(CLI::App& command, int& ranks) {
-  command.add_option("--ranks", ranks, "start as so many processes on this host")
+  command
+      .add_option("--ranks", ranks,
+                  "number of processes to start on this host (default: 1, or as the launcher says)")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
 }

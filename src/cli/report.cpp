@@ -44,9 +44,9 @@ Exit report_command(const ReportArguments& arguments) {
 
 void add_report(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ReportArguments>();
-  CLI::App* command = app.add_subcommand("report", "one HTML page of one or several runs");
+  CLI::App* command = app.add_subcommand("report", "write one HTML page for one or several runs");
   command->add_option("runs", arguments->runs, "run folders")->required()->type_name("RUN");
-  command->add_option("--out", arguments->out, "file to write");
+  command->add_option("--out", arguments->out, "HTML file to write");
   add_json(*command, arguments->json);
   command->callback(
       [&action, arguments] { action = [arguments] { return report_command(*arguments); }; });

@@ -99,11 +99,13 @@ void add_durations(CLI::App& command, parallel::Durations& durations) {
   const auto add = [&](const char* flag, double& value, const char* help) {
     command.add_option(flag, value, help)->check(zero_or_more())->capture_default_str();
   };
-  add("--forward", durations.forward, "time of a rank's forward pass of a micro-batch");
-  add("--backward", durations.backward, "of its backward pass");
-  add("--input-backward", durations.input_backward, "of the part for the input, where it is split");
-  add("--weight-backward", durations.weight_backward, "of the part for the weights");
-  add("--message", durations.message, "of a message between two ranks");
+  add("--forward", durations.forward,
+      "time of a rank's forward pass of one micro-batch, in any unit");
+  add("--backward", durations.backward, "time of its backward pass");
+  add("--input-backward", durations.input_backward,
+      "time of the backward part for the input, if the pass is split");
+  add("--weight-backward", durations.weight_backward, "time of the backward part for the weights");
+  add("--message", durations.message, "time of a message between two ranks");
 }
 
 }  // namespace
@@ -111,25 +113,28 @@ void add_durations(CLI::App& command, parallel::Durations& durations) {
 void add_schedule(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ScheduleArguments>();
   CLI::App* command =
-      app.add_subcommand("schedule", "a pipeline's lists of actions: checked, timed, drawn");
+      app.add_subcommand("schedule", "check, time and draw the actions of a pipeline schedule");
   command
       ->add_option("--kind", arguments->kind,
                    fmt::format("{}", fmt::join(parallel::schedule_kinds(), ", ")))
       ->capture_default_str();
   parallel::ScheduleOptions& options = arguments->options;
-  command->add_option("--ranks", options.ranks, "of the pipeline")->capture_default_str();
-  command->add_option("--micros", options.micros, "micro-batches of a step")->capture_default_str();
-  command->add_option("--chunks", options.chunks, "stages a rank, of interleaved");
-  command->add_option("--rounds", options.rounds, "steps in one list, of those without flush");
+  command->add_option("--ranks", options.ranks, "ranks of the pipeline")->capture_default_str();
+  command->add_option("--micros", options.micros, "micro-batches per step")->capture_default_str();
+  command->add_option("--chunks", options.chunks, "stages per rank (interleaved)");
+  command->add_option("--rounds", options.rounds, "steps in one list (pipedream, pipedream_2bw)");
   command->add_flag("--vertical-sync", options.vertical_sync,
                     "pipedream: one version of the weights for a micro-batch on all stages");
   command->add_flag("--gathers", options.gathers, "gather and release weights (ZeRO-3)");
-  command->add_option("--file", arguments->file, "an own list of actions (YAML) instead");
-  command->add_option("--limit", arguments->limit, "most micro-batches in flight on a rank")
+  command->add_option("--file", arguments->file,
+                      "YAML file with a list of actions, instead of --kind");
+  command
+      ->add_option("--limit", arguments->limit,
+                   "refuse lists with more micro-batches in flight on a rank")
       ->check(zero_or_more());
   add_durations(*command, arguments->durations);
-  command->add_option("--svg", arguments->svg, "write the picture there");
-  command->add_option("--yaml", arguments->yaml, "write the lists there");
+  command->add_option("--svg", arguments->svg, "SVG file for the picture");
+  command->add_option("--yaml", arguments->yaml, "YAML file for the lists");
   add_json(*command, arguments->json);
   command->callback(
       [&action, arguments] { action = [arguments] { return schedule_command(*arguments); }; });

@@ -81,17 +81,18 @@ Exit train_command(const TrainArguments& arguments) {
 
 void add_train(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* command = app.add_subcommand("train", "train a model from a config");
+  CLI::App* command =
+      app.add_subcommand("train", "train a model: validate, save checkpoints and write a report");
   add_config(*command, arguments->config);
   add_ranks(*command, arguments->ranks);
   command->add_flag("--resume", arguments->resume,
-                    "continue from the newest whole checkpoint of run.dir");
+                    "continue from the newest complete checkpoint in run.dir");
   command->add_flag("--quiet", arguments->quiet,
-                    "warnings only on the terminal; files are written as always");
+                    "print warnings only; all files are written as usual");
   add_json(*command, arguments->json);
   command->footer(
-      "Ctrl-C, SIGTERM or SIGUSR1 finish the step, save and exit with code 75; --resume goes on "
-      "from there.");
+      "Ctrl-C, SIGTERM and SIGUSR1 finish the current step, save a checkpoint and exit with code "
+      "75; --resume continues from there.");
   command->callback(
       [&action, arguments] { action = [arguments] { return train_command(*arguments); }; });
 }

@@ -79,8 +79,8 @@ void VirtualClock::State::name_stuck() const {
   if (reasons.empty()) reasons.push_back("the calls wait for each other in a circle");
   throw CommError(
       {.what = fmt::format("the schedule does not end: {}; {}", fmt::join(reasons, "; "), circle),
-       .why = "every recv has a send, every rank comes to every collective, and nobody waits for "
-              "what comes after himself",
+       .why = "every recv has a send, every rank comes to every collective, and no rank "
+              "waits for one of its own later actions",
        .fix = "compare the order of calls of the named ranks"});
 }
 

@@ -14,7 +14,7 @@ namespace braid::comm {
 std::string nccl_missing() {
   if (accelerator() == nullptr) return accelerator_status().reason;
   const auto missing = reinterpret_cast<NcclMissing>(open_symbol(nccl_missing_symbol));
-  return missing == nullptr ? "libbraid_cuda.so is of another version" : missing();
+  return missing == nullptr ? "libbraid_cuda.so has another version" : missing();
 }
 
 std::shared_ptr<Backend> nccl(const Store& store, int rank, int size, NcclOptions options) {

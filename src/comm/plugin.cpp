@@ -31,7 +31,7 @@ PluginSymbol plugin_symbol(const std::string& library, const char* symbol) {
       return {.reason = fmt::format("{} does not open: {}", library, dlerror())};
     void* address = dlsym(handle, symbol);
     if (address == nullptr)
-      return {.reason = fmt::format("{} has no {}: it is of another version", library, symbol)};
+      return {.reason = fmt::format("{} has no {}: it has another version", library, symbol)};
     return {.address = address, .reason = {}};
   }
   return {.reason = fmt::format("{} is not there", library)};

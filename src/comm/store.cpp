@@ -78,7 +78,7 @@ class ServedStore final : public c10d::Store {
   }
   [[noreturn]] static void throw_not_in_time(const std::vector<std::string>& keys,
                                              Milliseconds timeout) {
-    throw NotInTime({.what = fmt::format("nobody set {} in the store within {} s",
+    throw NotInTime({.what = fmt::format("no rank set {} in the store within {} s",
                                          fmt::join(keys, ", "), seconds(timeout)),
                      .why = "another rank sets it when it comes to the same point",
                      .fix = "look for a rank that did not start, or ended early"});
@@ -187,7 +187,7 @@ std::string Store::get(const std::string& key, double timeout_seconds) const {
   } catch (const c10::Error& error) {
     reason = ": " + store_reason(error);
   }
-  throw CommError({.what = fmt::format("nobody set {} in the store within {} s{}", key,
+  throw CommError({.what = fmt::format("no rank set {} in the store within {} s{}", key,
                                        timeout_seconds, reason),
                    .why = "another rank sets it when it comes to the same point",
                    .fix = "look for a rank that did not start, or ended early"});

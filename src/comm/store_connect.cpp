@@ -111,7 +111,7 @@ StoreAddresses addresses_of(const TcpStoreOptions& options) {
 CommError no_server_at(const TcpStoreOptions& options, const std::string& reason) {
   return CommError(
       {.what = fmt::format("no store at {}:{}: {}", options.host, options.port, reason),
-       .why = "the first rank serves the store on a port that nobody else uses",
+       .why = "the first rank serves the store on a port that no other program uses",
        .fix = "choose another port, or 0 for any"});
 }
 

@@ -68,7 +68,7 @@ class TreeBuilder final : public YAML::EventHandler {
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end())
       throw ConfigError(
-          {.what = "an alias refers to the map or list that it stands in",
+          {.what = "an alias refers to the map or list that contains it",
            .why = "the tree would never end",
            .fix = "move the anchor (&name) to a map that is complete before this line",
            .where = place(mark)});
@@ -230,7 +230,8 @@ class TreeBuilder final : public YAML::EventHandler {
       for (const ConfigEntry& own : map.own)
         if (own.key == path.front())
           throw ConfigError(
-              {.what = fmt::format("{} stands beside {} (at {})", entry.key, own.key, own.where),
+              {.what = fmt::format("{} and {} (at {}) set the same value", entry.key, own.key,
+                                   own.where),
                .why = "a dotted key changes what << brings; here one would hide the other",
                .fix = fmt::format("write it inside of {}", own.key),
                .where = entry.where});

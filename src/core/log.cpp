@@ -34,7 +34,7 @@ struct Log::State {
     to_file(line);
     if (to_terminal && !heard && !std::exchange(told, true))
       to_file(dated("WARNING",
-                    "nobody reads the console any more (its pipe or terminal is "
+                    "no program reads the console any more (its pipe or terminal is "
                     "closed): the run goes on and writes to this file alone"));
   }
 

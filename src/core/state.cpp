@@ -14,7 +14,7 @@ StorageError missing_entry(const std::string& name) {
   return StorageError(
       {.what = fmt::format("the saved state has no entry \"{}\"", name),
        .why = "it was saved by another version or for another model",
-       .fix = "resume with the config that wrote it, or start anew without --resume"});
+       .fix = "resume with the config that wrote it, or start again without --resume"});
 }
 
 StorageError broken_number(const std::string& name, const std::string& text) {

@@ -40,7 +40,7 @@ NormForward norm_results(const at::Tensor& x, const at::Tensor& branch, MaybeTen
   TORCH_CHECK(!keep || (branch.defined() && keep->numel() == x.size(0)), "a branch of ",
               branch.sizes(), " is not dropped by ", keep->numel(), " samples");
   TORCH_CHECK(lanes >= norm_width(x) && (!branch.defined() || norm_width(branch) == lanes),
-              "rows of ", norm_width(x), " numbers do not go with lanes of ", lanes);
+              "rows of ", norm_width(x), " numbers do not match lanes of ", lanes);
   at::Tensor sum, y = fresh(sizes_in_lanes(x, lanes), x, dtype);
   if (branch.defined()) sum = fresh(x.sizes(), x);
   const int64_t numbers = bias.defined() ? 2 : 1;

@@ -95,7 +95,7 @@ std::vector<std::pair<std::string, std::string>> own_addresses() {
 CommError nobody_listens(const std::string& host, int port, int error) {
   const bool refused = error == ECONNREFUSED;
   return CommError(
-      {.what = refused ? fmt::format("nobody listens at {}:{}", host, port)
+      {.what = refused ? fmt::format("nothing listens at {}:{}", host, port)
                        : fmt::format("the host {} cannot be reached at port {}: {}", host, port,
                                      std::strerror(error)),
        .why = "rank 0, or the launcher, serves the store there at which all ranks meet",

@@ -21,7 +21,7 @@ void check_choices(const MoeOptions& o) {
     throw ConfigError({
         .what = fmt::format("model.moe.top_k = {} is more than model.moe.experts = {}", o.choices(),
                             o.experts),
-        .why = "a token goes to so many different experts",
+        .why = "each token is routed to top_k distinct experts",
         .fix = fmt::format("set model.moe.top_k to at most {}, or more experts", o.experts),
     });
   const bool constant = o.choices() == 1 && ((o.router == Router::top_k && o.normalize) ||

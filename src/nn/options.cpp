@@ -89,7 +89,7 @@ void describe(Fields& fields, MoeOptions& o) {
                "times tokens / experts * top_k: most tokens of a sample that an expert takes; "
                "none: all of them");
   fields.field("min_capacity", o.min_capacity,
-               "an expert takes at least so many tokens of a sample",
+               "smallest capacity of an expert, in tokens of a sample",
                {.at_least = 0, .at_most = most_tokens});
   fields.field("aux_loss", o.aux_loss, "weight of the balance of switch, gshard and top_k",
                {.at_least = 0});
@@ -105,7 +105,7 @@ void describe(Fields& fields, MoeOptions& o) {
                {.at_least = 0, .at_most = most_heads});
   fields.field("hidden", o.hidden, "hidden width of an expert; 0: that of the MLP",
                {.at_least = 0, .at_most = most_features});
-  fields.field("every", o.every, "the last of so many blocks has the experts",
+  fields.field("every", o.every, "one block in every N has experts: the last one",
                {.at_least = 1, .at_most = most_blocks});
 }
 

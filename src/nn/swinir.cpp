@@ -228,7 +228,7 @@ bool scale_fits(Upsampler upsampler, int64_t scale) {
 void check_scale(const SwinirOptions& o) {
   if (scale_fits(o.upsampler, o.scale)) return;
   throw ConfigError(
-      {.what = fmt::format("model.scale = {} does not go with model.upsampler", o.scale),
+      {.what = fmt::format("model.scale = {} is not compatible with model.upsampler", o.scale),
        .why = "pixelshuffle enlarges by 3 or a power of 2, pixelshuffledirect by any number, "
               "nearest+conv by 2 or "
               "4, none by 1",

@@ -44,7 +44,7 @@ StorageError foreign_entry(const std::string& entry, const std::string& why) {
   return StorageError(
       {.what = fmt::format("the saved optimizer state has \"{}\"", entry),
        .why = why,
-       .fix = "resume with the config that wrote it, or start anew without --resume"});
+       .fix = "resume with the config that wrote it, or start again without --resume"});
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ void describe(Fields& fields, ParallelOptions& o) {
   fields.field("schedule_file", o.schedule_file,
                "a schedule of your own, a list of actions for each rank (YAML); empty: that of "
                "schedule");
-  fields.field("chunks", o.chunks, "schedule interleaved: stages a rank",
+  fields.field("chunks", o.chunks, "schedule interleaved: stages per rank",
                {.at_least = 1, .at_most = 10'000});
   fields.field("split", o.split,
                "mesh.pipeline > 1: blocks of each stage, [3, 5]; empty: stages of even FLOPs");

@@ -57,11 +57,11 @@ void need_chunks(const ScheduleOptions& options) {
   const std::string_view kind = to_text(options.kind);
   if (options.kind == ScheduleKind::interleaved && options.chunks < 2)
     throw ConfigError({.what = "schedule interleaved with chunks = 1",
-                       .why = "it gains only by several stages a rank",
+                       .why = "it only helps with several stages per rank",
                        .fix = "set chunks to 2 or more, or take schedule 1f1b"});
   if (options.kind == ScheduleKind::zb_v && options.chunks > 2)
     throw ConfigError({.what = fmt::format("schedule zb_v with chunks = {}", options.chunks),
-                       .why = "its V goes down the ranks and up again: two stages a rank",
+                       .why = "its V goes down the ranks and up again: two stages per rank",
                        .fix = "set chunks to 2"});
   const bool several =
       options.kind == ScheduleKind::interleaved || options.kind == ScheduleKind::zb_v;

@@ -38,7 +38,7 @@ void check_cell(const Schedule& s, const Places& places, int stage, int micro) {
   }
   if (places.of(b))
     refuse_schedule(
-        s, {fmt::format("{} stands beside {}", place_of(owner_of(s, b), *places.of(b), b),
+        s, {fmt::format("{} occurs together with {}", place_of(owner_of(s, b), *places.of(b), b),
                         word_of(places.of(i) ? i : w)),
             "a backward pass is either whole (B) or split (I and W)", "take B out, or I and W"});
   need_action(s, places, i, "a split backward pass has I (of the input) and W (of the weights)");
@@ -122,7 +122,7 @@ void check_messages(const Schedule& schedule, const Places& places) {
       if (!sends(list[i].act) && !receives(list[i].act)) continue;
       if (!has_peer(schedule, list[i]))
         refuse_schedule(schedule,
-                        {fmt::format("{} has nobody at its other end", place_of(r, i, list[i])),
+                        {fmt::format("{} has no rank at its other end", place_of(r, i, list[i])),
                          "only stages that follow each other on two ranks send", "take it out"});
       const Message m = message_of(schedule, list[i]);
       (sends(list[i].act) ? sent : received)[{m.from, m.to}].push_back(list[i]);

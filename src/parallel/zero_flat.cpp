@@ -82,7 +82,7 @@ void fill_slice(const ZeroFlat& flat, const ZeroMember& member, const ZeroOption
   } else if (has_data(values)) {
     if (!options.initial)
       throw InternalError(
-          {.what = fmt::format("parameter {} is dry, and nobody says what its values are",
+          {.what = fmt::format("parameter {} is dry, and no initial values are given",
                                member.param.name),
            .why = "a dry parameter gets its memory piece by piece, filled by ZeroOptions::initial",
            .fix = "set ZeroOptions::initial, for example to Model::initial"});

@@ -135,8 +135,7 @@ ScalingPoint point_of(const Request& request, const std::vector<ScalingPoint>& b
   point.efficiency = 0;
   auto [plan, late] = best_plan(request);
   if (!plan) {
-    point.plan.reason =
-        late ? "nothing found within --seconds" : "no mesh of this number of GPUs is compatible";
+    point.plan.reason = late ? "nothing found within --seconds" : "no mesh has this number of GPUs";
     return point;
   }
   point.plan = std::move(*plan);

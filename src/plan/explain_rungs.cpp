@@ -39,7 +39,7 @@ class Ladder {
       all.push_back({"And with each layer shared by GPUs of a node (tensor)?", tensor(),
                      "no number of them within a node divides its heads"});
       all.push_back({"And with blocks shared out, a stage each (pipeline)?", pipeline(),
-                     "its blocks cannot be shared out over so many GPUs"});
+                     "its blocks cannot be divided over this number of GPUs"});
     }
     if (request_.offload)
       all.push_back(

@@ -146,7 +146,7 @@ std::vector<std::string> left_out(const Left& left, const Base& base) {
                     "and expert",
                     number_text(left.batch, "mesh", "meshes"), base.batch));
   if (left.model > 0)
-    notes.push_back(fmt::format("{} left out that the model does not go with: {}",
+    notes.push_back(fmt::format("{} left out that the model is not compatible with: {}",
                                 number_text(left.model, "mesh", "meshes"),
                                 axes_text(base.options.model)));
   return notes;
@@ -161,9 +161,10 @@ std::vector<std::string> left_out(const Left& left, const Base& base) {
                 "this model do not take up the rest",
          .fix = fmt::format("--global-batch {}, or a number of GPUs that divides {}",
                             (base.batch / request.gpus + 1) * request.gpus, base.batch)});
-  throw ConfigError({.what = fmt::format("no mesh of {} GPUs goes with this model", request.gpus),
-                     .why = axes_text(base.options.model),
-                     .fix = "take fewer GPUs, or a number with more divisors"});
+  throw ConfigError(
+      {.what = fmt::format("no mesh of {} GPUs is compatible with this model", request.gpus),
+       .why = axes_text(base.options.model),
+       .fix = "take fewer GPUs, or a number with more divisors"});
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ std::string terms_text(const train::RunOptions& options) {
   add_activations(table, terms, peak);
   add_totals(table, terms, peak);
   return parameters_text(terms, built->parameters()) + table.text +
-         fmt::format("the dry run is of this config: {}, micro-batch {}; its peak is in {}{}\n",
+         fmt::format("the dry run uses this config: {}, micro-batch {}; its peak is in {}{}\n",
                      options.train.precision, terms.batch, peak.op,
                      peak.module.empty() ? "" : " of " + peak.module);
 }

@@ -237,8 +237,8 @@ std::string rank_profile(const RankProfile& rank) {
   });
   if (!has_step)
     throw DataError({.what = fmt::format("{} has no ProfilerStep", rank.file.string()),
-                     .why = "times are told by step",
-                     .fix = "make it anew with braid profile CONFIG"});
+                     .why = "times are reported per step",
+                     .fix = "make it again with braid profile CONFIG"});
   return Analysis(rank, trace).result().dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

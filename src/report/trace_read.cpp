@@ -19,7 +19,7 @@ using nlohmann::json;
 DataError no_trace(const std::filesystem::path& file, const std::string& why) {
   return DataError({.what = fmt::format("{} is not a trace", file.string()),
                     .why = why,
-                    .fix = "make it anew with braid profile CONFIG"});
+                    .fix = "make it again with braid profile CONFIG"});
 }
 
 std::optional<SpanKind> kind_of(const std::string& category) {

@@ -22,8 +22,8 @@ double off_by(double real, double planned) { return real / planned - 1; }
 
 std::string leaves(const char* what, const std::string& real, const std::string& planned,
                    double share) {
-  return fmt::format("{} leaves the plan: {} instead of {} ({:+.0f} %; plan.json)", what, real,
-                     planned, 100 * share);
+  return fmt::format("{} deviates from the plan: {} instead of {} ({:+.0f} %; plan.json)", what,
+                     real, planned, 100 * share);
 }
 
 Expected expected_of(const nlohmann::json& json) {
@@ -108,8 +108,8 @@ std::string PlanWatch::look_at_time() const {
   const double middle = (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
   const double share = off_by(middle, expected_->step_seconds);
   if (std::abs(share) <= allowed) return "";
-  return leaves("the time of a step", to_text(Seconds{middle}),
-                to_text(Seconds{expected_->step_seconds}), share);
+  return leaves("step time", to_text(Seconds{middle}), to_text(Seconds{expected_->step_seconds}),
+                share);
 }
 
 // Stages between the first and the last may be of several kinds: any of them will do.
@@ -133,9 +133,9 @@ std::string PlanWatch::look_at_bytes(int64_t bytes) const {
   // A peak of the evaluation or a checkpoint may still come.
   const bool steps_alone = least.moment.find("step") != std::string::npos;
   if (above > allowed)
-    return leaves("the peak of memory", to_text(Bytes{bytes}), to_text(Bytes{most.bytes}), above);
+    return leaves("peak memory", to_text(Bytes{bytes}), to_text(Bytes{most.bytes}), above);
   if (below < -allowed && steps_alone)
-    return leaves("the peak of memory", to_text(Bytes{bytes}), to_text(Bytes{least.bytes}), below);
+    return leaves("peak memory", to_text(Bytes{bytes}), to_text(Bytes{least.bytes}), below);
   return "";
 }
 

@@ -49,7 +49,7 @@ bool replays_steps(const RunOptions& options, int64_t world) {
 }
 
 std::string graph_refusal(const RunOptions& options, c10::Device device, const Ranks& ranks) {
-  if (!device.is_cuda()) return "the step runs on the CPU, and graphs are of a GPU";
+  if (!device.is_cuda()) return "the step runs on the CPU, and graphs need a GPU";
   return on_gpus_refusal(options, ranks.mesh.world());
 }
 

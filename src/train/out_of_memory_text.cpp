@@ -63,9 +63,9 @@ std::string head_of(const MemoryReport& report) {
 
 std::string alive_text(const NoRoom& failed) {
   const memory::Peak& alive = failed.alive;
-  std::string text =
-      fmt::format("  alive        {}{}\n", sized(alive.bytes),
-                  failed.counted ? "" : " (peak of a dry run of this step: nobody counted)");
+  std::string text = fmt::format(
+      "  alive        {}{}\n", sized(alive.bytes),
+      failed.counted ? "" : " (peak of a dry run of this step; the real one was not counted)");
   for (int kind = 0; kind < memory_kinds; ++kind)
     if (alive.by_kind[static_cast<size_t>(kind)] > 0)
       text += fmt::format("    {:<18} {:>11} {:>5.1f} %\n", to_text(static_cast<MemoryKind>(kind)),

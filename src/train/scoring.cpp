@@ -18,7 +18,7 @@ void check_distinct(const std::vector<std::string>& names) {
     if (other == name) continue;
     throw ConfigError({.what = fmt::format("channels {} and {} are both called {}",
                                            other - names.begin(), name - names.begin(), *name),
-                       .why = "metrics and pictures are told apart by the names of the channels",
+                       .why = "metrics and pictures are distinguished by the names of the channels",
                        .fix = "set data.names to one name per channel"});
   }
 }

@@ -279,7 +279,7 @@ void check_weights(const nn::Model& model, const State& weights, const WeightsOr
       throw StorageError(
           {.what = fmt::format("{} of {} has shape {}, the model's {}", param.name, origin.name,
                                fmt::join(tensor.sizes(), "x"), fmt::join(whole, "x")),
-           .why = "these weights are of a model with other sizes",
+           .why = "these weights belong to a model with other sizes",
            .fix = origin.fix});
   }
   if (left.empty()) return;

@@ -45,7 +45,7 @@ TEST_F(Cli, BenchSaysWhatItCannotDo) {
     EXPECT_NE(done.code, 0);
     return done.err;
   };
-  EXPECT_TRUE(contains(complaint({"bench", "comm"}), "a rank alone has nobody to talk to"));
+  EXPECT_TRUE(contains(complaint({"bench", "comm"}), "a single rank has no other rank to talk to"));
   EXPECT_TRUE(contains(complaint({"bench", "comm", "--ranks", "2", "--cluster", "dgx_a100"}),
                        "has no file of its own"));
   EXPECT_TRUE(contains(complaint({"bench", "comm", "--ranks", "2", "-o", at("x.yaml")}),

@@ -30,7 +30,7 @@ TEST_F(Limits, WhenTheReaderOfTheConsoleGoesTheRunGoesOn) {
                    " train " + config("long") +
                    " --set report.every=1 run.name=a) 2>&1 | "
                    "(read a; read b); sleep 30"});
-  ASSERT_TRUE(run.saw(dir / "long/out.log", "nobody reads the console any more"));
+  ASSERT_TRUE(run.saw(dir / "long/out.log", "no program reads the console any more"));
   ASSERT_TRUE(run.saw(dir / "long/log.jsonl", "\"step\":9,"));
   const pid_t process = std::stoi(text_of(dir / "pid"));
   kill(process, SIGHUP);

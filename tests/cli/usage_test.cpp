@@ -63,7 +63,7 @@ TEST(Usage, WrongWordsAreExitCodeTwoAndASentence) {
       {{"predict", "run", "--steps", "0"},
        {"predict: --steps: 0 is not a number above 0", "--steps: forecast"}},
       {{"predict", "run", "--steps", "x"}, {"predict: --steps: x is not a number above 0"}},
-      {{"predict", "run", "--frame", "x"}, {"--frame = x", "--frame: which frame"}},
+      {{"predict", "run", "--frame", "x"}, {"--frame = x", "--frame: frame to take"}},
       {{"plan", "a.yaml", "--seconds", "-1"}, {"--seconds: -1 is not a number of 0 or more"}},
       {{"plan", "a.yaml", "--scaling", "1,0"}, {"--scaling: 0 is not a number above 0"}},
   };

@@ -36,7 +36,7 @@ void use(const comm::Store& store) {
   store.set("bytes", std::string("\0\n\xff", 3));
   EXPECT_EQ(store.get("bytes"), std::string("\0\n\xff", 3));
   const std::string text = error_of([&] { store.get("never", 0.05); });
-  EXPECT_TRUE(contains(text, "nobody set never in the store within 0.05 s"));
+  EXPECT_TRUE(contains(text, "no rank set never in the store within 0.05 s"));
 }
 
 double seconds_of(const std::function<void()>& body) {

@@ -106,7 +106,7 @@ TEST(Config, DottedKeysChangeOneValueOfWhatIsMerged) {
 TEST(Config, DottedKeyBesideItsSectionIsRefused) {
   const std::string error =
       error_of([] { Config::parse("a:\n  train: {x: 1}\n  train.x: 2\n", "f.yaml"); });
-  EXPECT_TRUE(contains(error, "f.yaml:3: train.x stands beside train (at f.yaml:2)"));
+  EXPECT_TRUE(contains(error, "f.yaml:3: train.x and train (at f.yaml:2) set the same value"));
 }
 
 TEST(Config, AliasOfAValueKeepsTheLineOfItsKey) {

@@ -64,7 +64,7 @@ TEST(Meeting, NamesAPlaceWhereNobodyListens) {
   const int port = free_port();
   const std::string text =
       test::error_of([&] { open_world(place(1, 2, port), {.timeout = {0.2}}); });
-  EXPECT_TRUE(contains(text, "nobody listens at 127.0.0.1:" + std::to_string(port)));
+  EXPECT_TRUE(contains(text, "nothing listens at 127.0.0.1:" + std::to_string(port)));
 }
 
 TEST(Meeting, NamesThePortInUse) {

@@ -188,8 +188,8 @@ TEST(Swinir, RefusesSizesThatDoNotFit) {
   const auto error = [](SwinirOptions options) {
     return test::error_of([&] { make_swinir(options, {}); });
   };
-  EXPECT_TRUE(
-      test::contains(error({.scale = 5}), "model.scale = 5 does not go with model.upsampler"));
+  EXPECT_TRUE(test::contains(error({.scale = 5}),
+                             "model.scale = 5 is not compatible with model.upsampler"));
   EXPECT_TRUE(test::contains(error({.scale = 3, .upsampler = Upsampler::nearest_conv}),
                              "nearest+conv by 2 or 4"));
   EXPECT_TRUE(test::contains(error({.channels = 1}),

@@ -52,7 +52,7 @@ TEST(ScheduleCheck, FindsASendWithoutAReceive) {
   EXPECT_TRUE(contains(refused(s), "rank 0: RG0@0 is missing: rank 1 sends it with SG0@1"));
   s = two_ranks();
   s.lists[1].push_back({Act::send_activation, 1, 0});
-  EXPECT_TRUE(contains(refused(s), "(SA0@1) has nobody at its other end"));
+  EXPECT_TRUE(contains(refused(s), "(SA0@1) has no rank at its other end"));
 }
 
 TEST(ScheduleCheck, FindsWhatStandsTwiceOrElsewhere) {
@@ -67,7 +67,7 @@ TEST(ScheduleCheck, FindsWhatStandsTwiceOrElsewhere) {
   EXPECT_TRUE(contains(refused(s), "micro-batches 0 ... 1"));
   s = two_ranks();
   s.lists[0].push_back({Act::input_backward, 0, 0});
-  EXPECT_TRUE(contains(refused(s), "stands beside I0@0"));
+  EXPECT_TRUE(contains(refused(s), "occurs together with I0@0"));
 }
 
 TEST(ScheduleCheck, FindsWhatComesTooEarly) {

@@ -167,8 +167,8 @@ TEST(ScheduleOrder, RefusesWhatDoesNotGoTogether) {
   const auto refused = [](const ScheduleOptions& o) { return error_of([&] { make_schedule(o); }); };
   EXPECT_TRUE(contains(refused({.kind = interleaved, .ranks = 2, .micros = 4}), "chunks = 1"));
   EXPECT_TRUE(contains(refused({.kind = interleaved, .ranks = 2, .micros = 4}), "schedule 1f1b"));
-  EXPECT_TRUE(
-      contains(refused({.kind = zb_v, .ranks = 2, .micros = 4, .chunks = 3}), "two stages a rank"));
+  EXPECT_TRUE(contains(refused({.kind = zb_v, .ranks = 2, .micros = 4, .chunks = 3}),
+                       "two stages per rank"));
   EXPECT_TRUE(contains(refused({.kind = gpipe, .ranks = 2, .micros = 4, .chunks = 2}),
                        "schedule gpipe with chunks = 2"));
   EXPECT_TRUE(contains(refused({.kind = pipedream_2bw, .ranks = 4, .micros = 3}),

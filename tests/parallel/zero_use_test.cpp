@@ -248,7 +248,7 @@ TEST(ZeroUse, ADryParameterWithoutValuesIsRefused) {
     model.emplace();
   }
   EXPECT_TRUE(contains(error_of([&] { Zero zero(model->units(), one_of_two(), {}, {.stage = 3}); }),
-                       "is dry, and nobody says what its values are"));
+                       "is dry, and no initial values are given"));
 }
 
 TEST(ZeroUse, ABackwardPassAfterItsZeroIsRefused) {

@@ -36,7 +36,7 @@ COMMENT = re.compile(r'<!-- (test|parse|fails|file|output|show)(?: "([^"]*)")?( 
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 STAMP = re.compile(r"^[-\d]+ [:,\d]+ - root - [A-Z]+ - ")
 SPEC = re.compile(r"(?<=\s)([\w./]+\.(?:yaml|json)(?::\w+)?)(?=\s|$)")
-SECONDS = 100  # the longest that a line may take
+SECONDS = 150  # the longest that a line may take
 
 
 def call(command, folder, seconds=SECONDS):

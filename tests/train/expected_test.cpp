@@ -56,9 +56,9 @@ TEST_F(BesidePlan, ARunThatLeavesItsPlanSaysSoOnceWithBothNumbers) {
   plant(plan_for(1000, 1 << 30).dump());
   const std::vector<std::string> lines = said();
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_TRUE(contains(lines[0], "the time of a step leaves the plan: "));
+  EXPECT_TRUE(contains(lines[0], "step time deviates from the plan: "));
   EXPECT_TRUE(contains(lines[0], " ms instead of 16m40s (-100 %"));
-  EXPECT_TRUE(contains(lines[1], "the peak of memory leaves the plan: "));
+  EXPECT_TRUE(contains(lines[1], "peak memory deviates from the plan: "));
   EXPECT_TRUE(contains(lines[1], "KiB instead of 1.00 GiB (-100 %"));
 }
 
@@ -71,7 +71,7 @@ TEST_F(BesidePlan, TooManyBytesAreTold) {
   plant(plan_for(0, predicted_bytes(options()) * 9 / 10).dump());
   const std::vector<std::string> lines = said();
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_TRUE(contains(lines[0], "the peak of memory leaves the plan"));
+  EXPECT_TRUE(contains(lines[0], "peak memory deviates from the plan"));
   EXPECT_TRUE(contains(lines[0], "(+11 %"));
 }
 

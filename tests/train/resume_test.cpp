@@ -229,7 +229,7 @@ TEST(Resume, AnotherModelOrSeedIsRefused) {
   TestRun(in(run_of(mlp_run), dir / "run")).trainer.fit();
   TestRun wider(in(run_of(mlp_run, {"model.hidden=[16, 9]"}), dir / "run"));
   EXPECT_TRUE(contains(error_of([&] { wider.trainer.resume(); }),
-                       "these weights are of a model with other sizes"));
+                       "these weights belong to a model with other sizes"));
   TestRun other(in(run_of(mlp_run, {"seed=4"}), dir / "run"));
   EXPECT_TRUE(contains(error_of([&] { other.trainer.resume(); }), "has seed 3, this run has 4"));
 }
