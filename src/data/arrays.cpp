@@ -87,10 +87,11 @@ at::Tensor read_box(const Hdf5Id& dataset, const Packing& packing, const fs::pat
 at::Tensor read_hdf5(const fs::path& file, const ArrayOptions& options) {
   const Hdf5Lock lock;
   const Hdf5Id opened = hdf5_open(file);
-  const Hdf5Id dataset(H5Dopen2(opened, options.dataset.c_str(), H5P_DEFAULT), H5Dclose);
+  const Hdf5Id dataset = find_dataset(opened, options.dataset);
   if (!dataset) throw unknown_dataset(file, options.dataset, hdf5_datasets(opened));
   const std::string owner = fmt::format("dataset {} of {}", options.dataset, file.string());
   check_number_type(dataset, owner);
+  check_external(dataset, owner);
   return read_box(dataset, packing_of(dataset, {.file = opened, .owner = owner}), file, options);
 }
 

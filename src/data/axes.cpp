@@ -146,8 +146,7 @@ std::vector<Hdf5Id> auxiliary_coordinates(const Hdf5Id& file, const Hdf5Id& data
   H5Iget_name(dataset, path.data(), path.size());
   std::string folder(path.data());
   folder.erase(folder.rfind('/') + 1);
-  std::string listed_names = text_attribute(dataset, "coordinates") + " time valid_time";
-  std::istringstream names(listed_names);
+  std::istringstream names(text_attribute(dataset, "coordinates"));
   std::vector<Hdf5Id> found;
   for (std::string name; names >> name;) {
     Hdf5Id variable(H5Dopen2(file, (folder + name).c_str(), H5P_DEFAULT), H5Dclose);

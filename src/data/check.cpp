@@ -5,15 +5,21 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
+#include <span>
 
 #include "braid/core/error.h"
+#include "braid/core/units.h"
 #include "braid/data/npy.h"
+#include "data/check_times.h"
 #include "data/field_file.h"
+#include "data/file_dates.h"
 #include "data/files.h"
 #include "data/finite.h"
+#include "data/foreign.h"
 #include "data/made.h"
 
 namespace braid::data {
@@ -21,81 +27,122 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<int64_t> year_of(const fs::path& file) {
-  const std::string stem = file.stem().string();
-  if (stem.size() < 4) return std::nullopt;
-  const std::string last = stem.substr(stem.size() - 4);
-  if (!std::ranges::all_of(last, [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
-  return std::stoll(last);
-}
-
 // Folder by folder, since each split has years of its own.
-std::map<fs::path, std::vector<fs::path>> field_files_under(const fs::path& dir) {
+std::map<fs::path, std::vector<fs::path>> field_files_under(const fs::path& where) {
   std::map<fs::path, std::vector<fs::path>> folders;
   std::error_code error;
-  for (fs::recursive_directory_iterator it(dir, error), end; !error && it != end;
+  if (fs::is_regular_file(where, error)) return {{where.parent_path(), {where}}};
+  for (fs::recursive_directory_iterator it(where, error), end; !error && it != end;
        it.increment(error))
     if (it->is_regular_file(error) &&
         std::ranges::count(field_endings(), it->path().extension().string()) > 0)
       folders[it->path().parent_path()].push_back(it->path());
+  if (!error && folders.empty()) refuse_foreign(where);
   if (error || folders.empty())
-    throw DataError({.what = error
-                                 ? fmt::format("cannot list {}: {}", dir.string(), error.message())
-                                 : fmt::format("no data files under {}", dir.string()),
-                     .why = fmt::format("files end in {}", fmt::join(field_endings(), ", ")),
-                     .fix = or_make("name a folder of data", "weather", dir)});
+    throw DataError(
+        {.what = error ? fmt::format("cannot list {}: {}", where.string(), error.message())
+                       : fmt::format("no data files under {}", where.string()),
+         .why = fmt::format("files end in {}", fmt::join(field_endings(), ", ")),
+         .fix = or_make("name a file, or a folder of HDF5 or netCDF-4 files", "weather", where)});
   for (auto& [folder, files] : folders) std::ranges::sort(files);
   return folders;
 }
 
+// Of one channel over all files: which of its values cannot be trained on.
+struct BadValues {
+  int64_t count = 0, files = 0, values = 0;
+  fs::path file, last;  // where the first is, and the last
+  int64_t frame = -1;
+
+  std::string text(const std::string& kind, const std::string& channel) const {
+    return fmt::format("{} {} value{} of {} ({:.2g} %) in {} file{}, the first in frame {}",
+                       with_commas(count), kind, count == 1 ? "" : "s", channel,
+                       100.0 * static_cast<double>(count) / static_cast<double>(values), files,
+                       files == 1 ? "" : "s", frame);
+  }
+};
+
 class Checker {
  public:
-  Checker(const FieldNames& names, const Progress& progress) : names_(names), progress_(progress) {}
+  Checker(const CheckOptions& options, const Progress& progress)
+      : options_(options), progress_(progress) {}
 
-  CheckReport run(const fs::path& dir) {
-    const auto folders = field_files_under(dir);
-    for (const auto& [folder, files] : folders) total_ += static_cast<int64_t>(files.size());
+  CheckReport run(const fs::path& where) {
+    const auto folders = field_files_under(where);
+    std::vector<Files> opened;
+    for (const auto& [folder, files] : folders) opened.push_back(open_all(files));
+    auto at = opened.begin();
     for (const auto& [folder, files] : folders) {
-      check_years(folder, files);
-      for (const fs::path& file : files) {
-        check_file(file);
-        if (progress_) progress_(++done_, total_);
-      }
+      check_dates(folder, files, *at);
+      for (const auto& file : *at++) check_file(*file);
     }
+    tell_bad_values();
     check_lengths();
     for (const char* name : {"global_means.npy", "global_stds.npy"})
-      check_stats(dir / "stats" / name);
+      check_stats(where / "stats" / name);
     return std::move(report_);
   }
 
  private:
+  using Files = std::vector<std::unique_ptr<FieldFile>>;
+
   void find(const fs::path& file, std::string problem, bool fatal = true) {
     report_.findings.push_back({file.string(), std::move(problem), fatal});
   }
 
-  void check_years(const fs::path& folder, const std::vector<fs::path>& files) {
-    std::set<int64_t> years;
-    for (const fs::path& file : files) {
-      if (const auto year = year_of(file))
-        years.insert(*year);
-      else
-        find(file, "its name does not end in a year", false);
+  // Those that can be opened.
+  Files open_all(const std::vector<fs::path>& paths) {
+    Files files;
+    for (const fs::path& path : paths) {
+      ++report_.files;
+      std::error_code ignored;
+      report_.bytes += static_cast<int64_t>(fs::file_size(path, ignored));
+      try {
+        auto file = std::make_unique<FieldFile>(path, options_.names, KeepOpen::no);
+        total_ += file->written() ? file->shape().frames : 0;
+        files.push_back(std::move(file));
+      } catch (const Error& error) {
+        find(path, error.complaint().what);
+      }
     }
-    if (years.empty()) return;
-    for (int64_t year = *years.begin(); year < *years.rbegin(); ++year)
-      if (years.count(year) == 0) find(folder, fmt::format("year {} is missing", year));
+    return files;
   }
 
-  void check_file(const fs::path& path) {
-    ++report_.files;
-    std::error_code ignored;
-    report_.bytes += static_cast<int64_t>(fs::file_size(path, ignored));
+  // By the times in the files; where there are none, by the dates in their names.
+  void check_dates(const fs::path& folder, const std::vector<fs::path>& paths, const Files& files) {
+    std::vector<const FieldFile*> timed;
+    for (const auto& file : files)
+      if (has_time_axis(*file)) timed.push_back(file.get());
+    for (Finding& finding : time_findings(timed)) report_.findings.push_back(std::move(finding));
+    if (timed.size() == paths.size() || paths.size() == 1) return;
+    std::vector<FileDate> dates;
+    std::vector<fs::path> others;
+    for (const fs::path& path : paths) {
+      if (const auto date = date_of(path))
+        dates.push_back(*date);
+      else
+        others.push_back(path);
+    }
+    if (!others.empty())
+      find(others[0],
+           fmt::format("its name does not end in a year, month or day{}",
+                       others.size() == 1
+                           ? ""
+                           : fmt::format(", nor those of {} more files", others.size() - 1)),
+           false);
+    for (std::string& absent : absent_dates(std::move(dates))) find(folder, std::move(absent));
+  }
+
+  void check_file(const FieldFile& file) {
+    check_shape(file);
+    if (!file.written()) {
+      find(file.path(), "no value was ever written into it: only its shape is there");
+      return;
+    }
     try {
-      const FieldFile file(path, names_);
-      check_shape(file);
       check_values(file);
     } catch (const Error& error) {
-      find(path, error.complaint().what);
+      find(file.path(), error.complaint().what);
     }
   }
 
@@ -114,18 +161,40 @@ class Checker {
     const FieldShape& shape = file.shape();
     const int64_t plane = shape.height * shape.width, count = shape.channels * plane;
     std::vector<float> frame(static_cast<size_t>(count));
-    std::string first;
-    int64_t bad = 0;
     for (int64_t t = 0; t < shape.frames; ++t) {
       file.read({.frame = t, .channels = shape.channels, .rows = shape.height, .cols = shape.width},
                 frame.data());
-      const int64_t at = first_not_finite(frame.data(), count);
-      if (at < 0) continue;
-      if (bad == 0)
-        first = fmt::format("{} at frame {} channel {}", not_finite_name(frame[at]), t, at / plane);
-      bad += std::ranges::count_if(frame, not_finite_bits);
+      for (int64_t c = 0; c < shape.channels; ++c)
+        check_plane(file, t, c, {frame.data() + c * plane, static_cast<size_t>(plane)});
+      if (progress_) progress_(++done_, total_);
     }
-    if (bad > 0) find(file.path(), fmt::format("{}, {} such values in the file", first, bad));
+  }
+
+  void check_plane(const FieldFile& file, int64_t frame, int64_t channel,
+                   std::span<const float> values) {
+    const std::string name = file.channel_name(channel);
+    BadValues &missing = missing_[name], &infinite = infinite_[name];
+    for (BadValues* bad : {&missing, &infinite}) bad->values += std::ssize(values);
+    if (first_not_finite(values.data(), std::ssize(values)) < 0) return;
+    const auto lost = std::ranges::count_if(values, [](float x) { return std::isnan(x); });
+    note(missing, lost, file.path(), frame);
+    note(infinite, std::ranges::count_if(values, not_finite_bits) - lost, file.path(), frame);
+  }
+
+  static void note(BadValues& bad, int64_t count, const fs::path& file, int64_t frame) {
+    if (count == 0) return;
+    if (bad.count == 0) bad.file = file, bad.frame = frame;
+    if (bad.count == 0 || bad.last != file) ++bad.files;
+    bad.last = file;
+    bad.count += count;
+  }
+
+  void tell_bad_values() {
+    for (const auto& [name, bad] : missing_)
+      if (bad.count > 0)
+        find(bad.file, bad.text("missing", name), options_.missing == Missing::error);
+    for (const auto& [name, bad] : infinite_)
+      if (bad.count > 0) find(bad.file, bad.text("infinite", name));
   }
 
   // Leap years are longer: worth a note, not an error.
@@ -133,10 +202,15 @@ class Checker {
     if (lengths_.size() < 2) return;
     const auto most = std::ranges::max_element(
         lengths_, {}, [](const auto& entry) { return entry.second.size(); });
-    for (const auto& [frames, files] : lengths_)
-      for (const fs::path& file : files)
-        if (frames != most->first)
-          find(file, fmt::format("{} frames, most files have {}", frames, most->first), false);
+    for (const auto& [frames, files] : lengths_) {
+      if (frames == most->first) continue;
+      const std::string more =
+          files.size() == 1 ? "" : fmt::format(", as have {} more files", files.size() - 1);
+      find(files[0],
+           fmt::format("{} frame{}{}, most files have {}", frames, frames == 1 ? "" : "s", more,
+                       most->first),
+           false);
+    }
   }
 
   void check_stats(const fs::path& file) {
@@ -154,17 +228,19 @@ class Checker {
     }
   }
 
-  const FieldNames& names_;
+  const CheckOptions& options_;
   const Progress& progress_;
   CheckReport report_;
-  int64_t done_ = 0, total_ = 0;
+  int64_t done_ = 0, total_ = 0;                         // frames
+  std::map<std::string, BadValues> missing_, infinite_;  // by channel
   std::map<int64_t, std::vector<fs::path>> lengths_;
 };
 
 }  // namespace
 
-CheckReport check_data(const fs::path& dir, const FieldNames& names, const Progress& progress) {
-  return Checker(names, progress).run(dir);
+CheckReport check_data(const fs::path& where, const CheckOptions& options,
+                       const Progress& progress) {
+  return Checker(options, progress).run(where);
 }
 
 }  // namespace braid::data

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 std::string missing_dataset_fix(const std::string& name, const std::vector<std::string>& names) {
   if (names.empty()) return "write the data into the file, or take it out of the folder";
   const std::string near = nearest(name, names);
-  if (!near.empty()) return fmt::format("set data.dataset to {}", near);
+  if (!near.empty())
+    return fmt::format("set data.dataset to {}, or name it in data.variables", near);
   return fmt::format("set data.dataset or data.variables to some of: {}", some_of(names));
 }
 
@@ -37,28 +38,6 @@ bool lies_in(const Hdf5Id& file, const Hdf5Id& dataset) {
 std::string file_of(const Hdf5Id& object) {
   std::array<char, 4096> name = {};
   return H5Fget_name(object, name.data(), name.size()) > 0 ? name.data() : "";
-}
-
-// External files may only be those of the data's own folder: a file from elsewhere must not be able
-// to name any file of this machine.
-void check_external(const Hdf5Id& dataset, const Hdf5Id& creation, const std::string& owner) {
-  std::error_code ignored;
-  const fs::path folder = fs::weakly_canonical(file_of(dataset), ignored).parent_path();
-  for (int i = 0; i < H5Pget_external_count(creation); ++i) {
-    std::array<char, 4096> name = {};
-    off_t offset = 0;
-    hsize_t size = 0;
-    H5Pget_external(creation, static_cast<unsigned>(i), name.size() - 1, name.data(), &offset,
-                    &size);
-    const fs::path file(name.data());
-    const fs::path inside = fs::weakly_canonical(folder / file, ignored).lexically_relative(folder);
-    if (!inside.empty() && *inside.begin() != "..") continue;
-    throw DataError(
-        {.what = fmt::format("{} keeps its values in {}, outside of the folder of the file", owner,
-                             file.string()),
-         .why = "a data file could otherwise make braid read any file of this machine",
-         .fix = "move the values beside the file, or repack it: h5repack in.h5 out.h5"});
-  }
 }
 
 // The place of plain bytes that need no library: contiguous, in this file, f4 or f8 little-endian.
@@ -130,10 +109,45 @@ void check_number_type(const Hdf5Id& dataset, const std::string& owner) {
                    .fix = "name another dataset in data.dataset or data.variables"});
 }
 
-Hdf5Id open_dataset(const Hdf5Id& file, const std::string& name, const std::string& path) {
+// External files may only be those of the data's own folder: a file from elsewhere must not be able
+// to name any file of this machine.
+void check_external(const Hdf5Id& dataset, const std::string& owner) {
+  const Hdf5Id creation(H5Dget_create_plist(dataset), H5Pclose);
+  std::error_code ignored;
+  const fs::path folder = fs::weakly_canonical(file_of(dataset), ignored).parent_path();
+  for (int i = 0; i < H5Pget_external_count(creation); ++i) {
+    std::array<char, 4096> name = {};
+    off_t offset = 0;
+    hsize_t size = 0;
+    H5Pget_external(creation, static_cast<unsigned>(i), name.size() - 1, name.data(), &offset,
+                    &size);
+    const fs::path file(name.data());
+    const fs::path inside = fs::weakly_canonical(folder / file, ignored).lexically_relative(folder);
+    if (!inside.empty() && *inside.begin() != "..") continue;
+    throw DataError(
+        {.what = fmt::format("{} keeps its values in {}, outside of the folder of the file", owner,
+                             file.string()),
+         .why = "a data file could otherwise make braid read any file of this machine",
+         .fix = "move the values beside the file, or repack it: h5repack in.h5 out.h5"});
+  }
+}
+
+// External files lie beside their file. The library refuses to open a dataset twice with different
+// places for them, so only datasets that have some are opened so.
+Hdf5Id find_dataset(const Hdf5Id& file, const std::string& name) {
+  Hdf5Id plain(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
+  if (plain) {
+    const Hdf5Id creation(H5Dget_create_plist(plain), H5Pclose);
+    if (H5Pget_external_count(creation) == 0) return plain;
+    plain.reset();
+  }
   const Hdf5Id access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
-  H5Pset_efile_prefix(access, "${ORIGIN}");  // external files lie beside their file
-  Hdf5Id id(H5Dopen2(file, name.c_str(), access), H5Dclose);
+  H5Pset_efile_prefix(access, "${ORIGIN}");
+  return {H5Dopen2(file, name.c_str(), access), H5Dclose};
+}
+
+Hdf5Id open_dataset(const Hdf5Id& file, const std::string& name, const std::string& path) {
+  Hdf5Id id = find_dataset(file, name);
   if (id) return id;
   const std::vector<std::string> names = hdf5_datasets(file);
   throw DataError({.what = fmt::format("{} has no dataset {}", path, name),
@@ -155,7 +169,7 @@ FieldDataset describe_dataset(const Hdf5Id& file, const fs::path& path, const st
   dataset.packing = packing_of(id, {.file = file, .owner = owner});
   dataset.units = text_attribute(id, "units");
   const Hdf5Id creation(H5Dget_create_plist(id), H5Pclose);
-  check_external(id, creation, owner);
+  check_external(id, owner);
   dataset.written = H5Pget_layout(creation) == H5D_VIRTUAL || H5Dget_storage_size(id) > 0;
   if (dataset.layout.in_order()) dataset.offset = direct_offset(file, id, creation);
   choose_levels(dataset, names, owner);

@@ -67,6 +67,9 @@ struct FieldDataset {
 FieldDataset describe_dataset(const Hdf5Id& file, const std::filesystem::path& path,
                               const std::string& name, const FieldNames& names);
 void check_number_type(const Hdf5Id& dataset, const std::string& owner);  // throws DataError
+// Throws DataError if the values lie in files outside of the folder of the dataset's file.
+void check_external(const Hdf5Id& dataset, const std::string& owner);
+Hdf5Id find_dataset(const Hdf5Id& file, const std::string& name);  // invalid if it is not there
 // Throws DataError with the names that are there.
 Hdf5Id open_dataset(const Hdf5Id& file, const std::string& name, const std::string& path);
 

@@ -30,6 +30,13 @@ std::string dimensions_text(const std::vector<Axis>& axes) {
        .fix = "name another dataset in data.dataset or data.variables"});
 }
 
+[[noreturn]] void refuse_no_map(const FieldLayout& layout, const LayoutOf& of) {
+  throw DataError({.what = fmt::format("{} has the dimensions ({}): no map", of.owner,
+                                       dimensions_text(layout.axes)),
+                   .why = "a field has rows and columns beside its time",
+                   .fix = "name another dataset in data.dataset or data.variables"});
+}
+
 [[noreturn]] void refuse_no_time(const FieldLayout& layout, const LayoutOf& of) {
   const bool map = layout.axes.size() == 2;
   throw DataError(
@@ -71,7 +78,7 @@ void place_by_name(FieldLayout& layout, const LayoutOf& of) {
   if (layout.column < 0)
     layout.column = last_free(axes, {layout.time, layout.row}, AxisRole::other);
   if (layout.row < 0) layout.row = last_free(axes, {layout.time, layout.column}, AxisRole::other);
-  if (layout.row < 0 || layout.column < 0) refuse_shape(layout, of);
+  if (layout.row < 0 || layout.column < 0) refuse_no_map(layout, of);
   for (int i = 0; i < static_cast<int>(axes.size()); ++i) {
     if (i == layout.time || i == layout.row || i == layout.column) continue;
     const bool single = axes[static_cast<size_t>(i)].size == 1;
@@ -107,7 +114,7 @@ FieldLayout lay_out(const Hdf5Id& file, const Hdf5Id& dataset, const LayoutOf& o
     place_by_order(layout, of);
     return layout;
   }
-  if (layout.axes.size() < 2) refuse_shape(layout, of);
+  if (layout.axes.size() < 2) refuse_no_map(layout, of);
   layout.time = place_of(layout.axes, AxisRole::time);
   layout.times = layout.time < 0 ? scalar_time_of(file, dataset)
                                  : layout.axes[static_cast<size_t>(layout.time)];

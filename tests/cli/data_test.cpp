@@ -18,7 +18,8 @@ TEST_F(Cli, DataMakeAndCheck) {
   make_weather();
   const Outcome good = braid_run({"data", "check", at("weather/train")});
   EXPECT_EQ(good.code, 0) << good.out;
-  EXPECT_TRUE(contains(good.out, "1 files, 12 frames of [3, 8, 16]"));
+  EXPECT_TRUE(contains(good.out, "1 file, 12 frames of [3, 8, 16]"));
+  EXPECT_EQ(braid_run({"data", "check", at("weather/train/1990.h5")}).out, good.out);
   EXPECT_EQ(
       braid_run({"data", "make", "slices", at("s"), "--shape", "3,16,32", "--days", "3"}).code, 0);
   EXPECT_EQ(braid_run({"data", "check", at("s"), "--json"}).code, 0);
@@ -38,7 +39,7 @@ TEST_F(Cli, StatisticsOfOwnDataAreThoseThatTrainingTakes) {
   make_weather();
   const Outcome table = braid_run({"data", "stats", at("weather/train")});
   EXPECT_EQ(table.code, 0) << table.err;
-  EXPECT_TRUE(contains(table.out, "1 files, 12 frames of [3, 8, 16]"));
+  EXPECT_TRUE(contains(table.out, "1 file, 12 frames of [3, 8, 16]"));
   EXPECT_TRUE(contains(table.out, "--out DIR writes them"));
   const Outcome written = braid_run({"data", "stats", at("weather/train"), "--out", at("own")});
   EXPECT_TRUE(contains(written.out, "data.stds=" + at("own/global_stds.npy")));

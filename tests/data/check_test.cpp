@@ -46,14 +46,17 @@ TEST(CheckData, FindsEveryKindOfDamage) {
   for (const Finding& finding : report.findings)
     (finding.fatal ? all : notes) +=
         std::filesystem::path(finding.file).filename().string() + ": " + finding.problem + "\n";
-  EXPECT_TRUE(contains(all, "1991.h5: NaN at frame 2 channel 1, 2 such values in the file"));
+  EXPECT_TRUE(contains(all,
+                       "1991.h5: 1 missing value of channel 1 (0.29 %) in 1 file, the first in "
+                       "frame 2"));
+  EXPECT_TRUE(contains(all, "1991.h5: 1 infinite value of channel 0"));
   EXPECT_TRUE(contains(all, "year 1992 is missing"));
   EXPECT_TRUE(contains(all, "1993.h5: fields of [2, 3, 6], those before are [2, 3, 5]"));
   EXPECT_TRUE(contains(all, "1994.h5 is a truncated HDF5 file"));
   EXPECT_TRUE(contains(all, "1996.h5 has no dataset fields"));
   EXPECT_TRUE(contains(notes, "1995.h5: 6 frames, most files have 4"));
   EXPECT_TRUE(contains(notes, "last.h5: its name does not end in a year"));
-  EXPECT_EQ(report.findings.size(), 7U) << all << notes;
+  EXPECT_EQ(report.findings.size(), 8U) << all << notes;
   EXPECT_TRUE(contains(error_of([&] { check_data(dir / "none"); }), "cannot list"));
 }
 
@@ -63,10 +66,16 @@ TEST(CheckData, OfVariables) {
   values[2 * 15] = std::numeric_limits<float>::quiet_NaN();
   write_file(dir / "1990.nc", {{.name = "u10", .dims = {4, 3, 5}},
                                {.name = "t2m", .dims = {4, 3, 5}, .values = values}});
-  const CheckReport report = check_data(dir.path(), {.variables = {"u10", "t2m"}});
+  const FieldNames names{.variables = {"u10", "t2m"}};
+  const CheckReport report = check_data(dir.path(), {.names = names});
   EXPECT_EQ(report.shape, (std::vector<int64_t>{2, 3, 5}));
   ASSERT_EQ(report.findings.size(), 1U);
-  EXPECT_TRUE(contains(report.findings[0].problem, "NaN at frame 2 channel 1"));
+  EXPECT_TRUE(contains(report.findings[0].problem, "1 missing value of t2m (1.7 %) in 1 file"));
+  EXPECT_TRUE(report.findings[0].fatal);
+  const CheckReport filled =
+      check_data(dir / "1990.nc", {.names = names, .missing = Missing::fill});
+  ASSERT_EQ(filled.findings.size(), 1U);
+  EXPECT_FALSE(filled.findings[0].fatal);
 }
 
 }  // namespace

@@ -130,12 +130,15 @@ TEST_F(NetcdfInfo, LevelsAndMapsAreNoFrames) {
   dimensions.push_back({.name = "depth", .size = 4, .values = {5, 10, 20, 50}});
   write_netcdf(file(), dimensions,
                {{.name = "so", .dims = {"depth", "lat", "lon"}},
-                {.name = "mask", .dims = {"lat", "lon"}, .values = std::vector<float>(15)}});
+                {.name = "mask", .dims = {"lat", "lon"}, .values = std::vector<float>(15)},
+                {.name = "series", .dims = {"time", "depth"}, .values = std::vector<float>(16)}});
   const std::string levels = error_of([&] { FieldFile(file(), {.variables = {"so"}}); });
   EXPECT_TRUE(contains(levels, "(depth = 4, lat = 3, lon = 5): none of them is time"));
   EXPECT_TRUE(contains(levels, "levels and depths are channels, not frames"));
   EXPECT_TRUE(contains(error_of([&] { FieldFile(file(), {.variables = {"mask"}}); }),
                        "a field that has no time"));
+  EXPECT_TRUE(contains(error_of([&] { FieldFile(file(), {.variables = {"series"}}); }),
+                       "(time = 4, depth = 4): no map"));
 }
 
 TEST_F(NetcdfInfo, AScalarTimeMakesOneFrame) {
@@ -144,7 +147,11 @@ TEST_F(NetcdfInfo, AScalarTimeMakesOneFrame) {
       longitudes({0, 90, 180, 270, 360}),
       {.name = "time", .values = {24}, .texts = {{"units", "hours since 2000-01-01"}}}};
   const std::vector<float> values = field_values({1, 3, 5});
-  write_netcdf(file(), dimensions, {{.dims = {"lat", "lon"}, .values = values}});
+  write_netcdf(file(), dimensions,
+               {{.dims = {"lat", "lon"}, .values = values, .texts = {{"coordinates", "time"}}},
+                {.name = "orography", .dims = {"lat", "lon"}, .values = values}});
+  EXPECT_TRUE(contains(error_of([&] { FieldFile(file(), {.variables = {"orography"}}); }),
+                       "a field that has no time"));
   const FieldFile opened(file(), {.variables = {"t2m"}});
   EXPECT_EQ(opened.shape(), (FieldShape{1, 1, 3, 5}));
   EXPECT_EQ(opened.times().values, (Degrees{24}));

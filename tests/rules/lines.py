@@ -116,9 +116,6 @@ class Page:
             command = test
         start = time.monotonic()
         code, self.output = call(command, self.folder)
-        if code != wanted and "already holds checkpoints" in self.output:
-            free = next(n for n in range(2, 100) if not (self.folder / f"runs/free-{n}").exists())
-            code, self.output = call(f"{command} --set run.dir=runs/free-{free}", self.folder)
         self.ran += 1
         self.slow.append((time.monotonic() - start, line))
         if code != wanted:
