@@ -75,6 +75,40 @@ TEST(Watch, SaysNothingWhenAllIsWell) {
   EXPECT_TRUE(stage.lines.empty() && stage.ended.empty());
 }
 
+// A text that no rank could have written is named, and ends nothing.
+TEST(Watch, AnAlarmThatIsNoneEndsNothing) {
+  Stage stage;
+  stage.store.set("watch/alarm", "hello\x1b[2J");
+  stage.store.set("watch/answer/1", "[[[");
+  stage.store.set("watch/done", "");
+  stage.run(2, {.collective = 1}, [](const comm::Group& world, comm::Watch& watch) {
+    for (int step = 0; step < 25; ++step) {
+      watch.progress("step " + std::to_string(step));
+      world.all_reduce(at::zeros({3})).wait();
+      sleep_for(0.02);
+    }
+  });
+  EXPECT_TRUE(stage.ended.empty());
+  ASSERT_EQ(stage.lines.size(), 2U) << "each rank says it once";
+  EXPECT_EQ(stage.lines[0],
+            "the text at watch/alarm in the store at memory is no alarm of a rank and is passed "
+            "over: hello?[2J");
+}
+
+// Nor does it keep a true alarm from being heard.
+TEST(Watch, ATrueAlarmReplacesOneThatIsNone) {
+  Stage stage;
+  for (const char* key : {"alarm", "beat/0", "answer/0"})
+    stage.store.set(std::string("watch/") + key, "{\"rank\": 77}");
+  stage.run(2, {.collective = 0.4}, [](const comm::Group& world, comm::Watch& watch) {
+    watch.progress("step 1");
+    if (world.rank() == 1) sleep_for(0.9);
+    world.all_reduce(at::zeros({3})).wait();
+  });
+  ASSERT_FALSE(stage.lines.empty());
+  EXPECT_TRUE(test::contains(stage.lines.back(), "rank 1 did not arrive; it last did: step 1"));
+}
+
 TEST(Watch, LooksThroughAChainOfWaitingRanks) {
   Stage stage;
   stage.run(3, {.collective = 0.4}, [](const comm::Group& world, comm::Watch& watch) {

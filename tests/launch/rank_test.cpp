@@ -4,12 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <ATen/ops/full.h>
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <deque>
+#include <thread>
 
 #include "braid/launch/spawn.h"
 #include "braid/launch/world.h"
+#include "launch/address.h"
 #include "launch/launched.h"
 #include "support/expect.h"
 
@@ -41,6 +47,16 @@ TEST(Rank, DISABLED_Meets) {
   }
 }
 
+Descriptor knock_at(int port) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in there = {};
+  there.sin_family = AF_INET;
+  there.sin_port = htons(static_cast<uint16_t>(port));
+  there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool in = ::connect(socket.get(), reinterpret_cast<sockaddr*>(&there), sizeof(there)) == 0;
+  return in ? std::move(socket) : Descriptor();
+}
+
 TEST(Rank, OfTheOwnLauncher) {
   const Launched job;
   const int code = spawn({.ranks = 2,
@@ -50,6 +66,37 @@ TEST(Rank, OfTheOwnLauncher) {
   EXPECT_EQ(code, 0);
   EXPECT_TRUE(contains(job.said(0), "braid --ranks rank 0/2 local 0/2 node 0"));
   EXPECT_TRUE(contains(job.said(1), "braid --ranks rank 1/2 local 1/2 node 0"));
+  for (const int rank : {0, 1}) EXPECT_TRUE(contains(job.said(rank), "at 127.0.0.1 sum 1"));
+}
+
+// Strangers hold the port of the store with silence and rubbish from before the ranks come until it
+// is closed.
+TEST(Rank, OfTheOwnLauncherAmongStrangers) {
+  const Launched job;
+  const int port = port_of(listen_at(0, true));
+  std::atomic<bool> over = false;
+  std::atomic<int> let_in = 0;
+  std::thread strangers([&] {
+    std::deque<Descriptor> silent;
+    while (!over) {
+      silent.push_back(knock_at(port));
+      if (silent.back().get() < 0) {
+        silent.pop_back();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      if (++let_in % 3 == 0) ::send(silent.back().get(), "rubbish", 7, MSG_NOSIGNAL);
+      if (silent.size() > 200) silent.pop_front();
+    }
+  });
+  const int code = spawn({.ranks = 2,
+                          .command = test::again("Rank.DISABLED_Meets"),
+                          .log_dir = job.dir() / "logs",
+                          .launch = {.timeout = {20}, .port = port}});
+  over = true;
+  strangers.join();
+  EXPECT_EQ(code, 0);
+  EXPECT_GT(let_in, 200);
   for (const int rank : {0, 1}) EXPECT_TRUE(contains(job.said(rank), "at 127.0.0.1 sum 1"));
 }
 
