@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -66,7 +67,8 @@ void make_tokens(const std::filesystem::path& file, TokensOptions options,
                  const Progress& progress) {
   check_tokens(options);
   const bool wide = options.vocabulary > 65536;
-  const std::filesystem::path part = file.string() + ".part";
+  // Ranks of one program may make it together.
+  const std::filesystem::path part = fmt::format("{}.{}.part", file.string(), ::getpid());
   Made made(file.parent_path(),
             {.files = {file.filename().string()},
              .bytes = token_header_bytes + options.tokens * (wide ? 4 : 2),

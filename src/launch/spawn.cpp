@@ -125,6 +125,14 @@ std::vector<std::string> variables_of(const SpawnOptions& options, const Launche
   add("BRAID_JOB_TOKEN", served.token);
   add("BRAID_STORE", "served");
   if (options.run_number > 0) add("BRAID_RUN_NUMBER", options.run_number);
+  // For programs that do not call open_world(), too: ranks that take all cores each are many times
+  // slower than one.
+  const bool said = std::any_of(variables.begin(), variables.end(), [](const std::string& one) {
+    return one.starts_with("OMP_NUM_THREADS=");
+  });
+  const int cores = static_cast<int>(options.here.cores.size());
+  if (!said && cores > 0)
+    add("OMP_NUM_THREADS", std::max(1, (cores + options.ranks - 1) / options.ranks));
   return variables;
 }
 
