@@ -3,25 +3,36 @@
 
 #include <linux/filter.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <compare>
 #include <filesystem>
+#include <iterator>
 #include <string>
 
 namespace braid::comm {
 namespace {
 
+struct ListeningSocket {
+  ino_t file = 0;  // its identity: a number that was closed is given out again at once
+  int number = -1;
+  auto operator<=>(const ListeningSocket&) const = default;
+};
+
 // Sockets of this process that listen.
-std::vector<int> listening_sockets() {
-  std::vector<int> found;
+std::vector<ListeningSocket> listening_sockets() {
+  std::vector<ListeningSocket> found;
   std::error_code gone;
   for (std::filesystem::directory_iterator at("/proc/self/fd", gone), end; at != end;
        at.increment(gone)) {
     const int number = std::stoi(at->path().filename().string());
+    struct stat about = {};
     int listens = 0;
     socklen_t length = sizeof(listens);
-    if (::getsockopt(number, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0)
-      found.push_back(number);
+    if (::getsockopt(number, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0 &&
+        ::fstat(number, &about) == 0)
+      found.push_back({.file = about.st_ino, .number = number});
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -45,12 +56,14 @@ void let_all_in(int listener) {
 std::shared_ptr<GlooDoor> GlooDoor::around(const std::function<void()>& make_device) {
   static std::mutex one_at_a_time;  // ranks may be threads of one process
   const std::lock_guard lock(one_at_a_time);
-  const std::vector<int> before = listening_sockets();
+  const std::vector<ListeningSocket> before = listening_sockets();
   make_device();
   auto door = std::make_shared<GlooDoor>();
-  const std::vector<int> after = listening_sockets();
+  std::vector<ListeningSocket> made;
+  const std::vector<ListeningSocket> after = listening_sockets();
   std::set_difference(after.begin(), after.end(), before.begin(), before.end(),
-                      std::back_inserter(door->listeners_));
+                      std::back_inserter(made));
+  for (const ListeningSocket& one : made) door->listeners_.push_back(one.number);
   std::for_each(door->listeners_.begin(), door->listeners_.end(), let_nobody_in);
   return door;
 }

@@ -15,6 +15,7 @@
 #include "braid/comm/group.h"
 #include "braid/comm/store.h"
 #include "comm/descriptor.h"
+#include "comm/gloo_door.h"
 #include "comm/store_proof.h"
 #include "comm/store_wire.h"
 #include "support/expect.h"
@@ -163,6 +164,30 @@ bool lets_in(int port) {
   ::connect(socket.get(), reinterpret_cast<sockaddr*>(&there), sizeof(there));
   pollfd watched = {.fd = socket.get(), .events = POLLOUT, .revents = 0};
   return ::poll(&watched, 1, 100) > 0;
+}
+
+// The store's port closes as Gloo's opens, which may be given the same descriptor.
+TEST(GlooDoor, IsFoundWhereAnotherPortJustClosed) {
+  const auto listen = [] {
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::listen(socket.get(), 8), 0);
+    return socket;
+  };
+  Descriptor socket = listen();
+  const int number = socket.get();
+  sockaddr_in mine = {};
+  socklen_t length = sizeof(mine);
+  const auto door = comm::GlooDoor::around([&] {
+    {
+      const Descriptor closed = std::move(socket);
+    }
+    socket = listen();
+  });
+  ASSERT_EQ(socket.get(), number);
+  ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&mine), &length);
+  EXPECT_FALSE(lets_in(ntohs(mine.sin_port)));
+  const comm::GlooDoor::Open open(*door);
+  EXPECT_TRUE(lets_in(ntohs(mine.sin_port)));
 }
 
 // Gloo takes anyone who connects for a peer: its port is open only while a group connects.
