@@ -3,8 +3,9 @@
 //
 //   try {
 //     const Deadline limit(5);   // seconds
-//     dry_layout(...);           // its operators call check_deadline()
-//   } catch (const OutOfTime&) { ... }
+//     run_dry();                 // its operators call check_deadline()
+//   } catch (const OutOfTime&) {
+//   }
 //
 // Scopes of one thread nest, and the earliest limit holds. Dry operators, which run for most of the
 // time, look at it wherever they run; loops without operators call check_deadline() themselves.

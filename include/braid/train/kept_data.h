@@ -2,8 +2,8 @@
 // What a checkpoint keeps of its training data: the statistics, and the folder in which training
 // was started, so that its model is used with the same numbers from any folder.
 //
-//   const KeptData kept = kept_data(reader);
-//   for (const std::string& line : use_kept(options, kept, {})) fmt::print("{}\n", line);
+//   const auto kept = train::kept_data(reader);
+//   for (const std::string& line : train::use_kept(options, kept, {})) std::cout << line << "\n";
 #pragma once
 #include <optional>
 #include <set>
