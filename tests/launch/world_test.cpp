@@ -56,11 +56,9 @@ TEST(World, ARankComputesWithItsShareOfTheThreads) {
   for (Environment& here : ranks) here.cores = {0, 1};
   const auto errors = as_threads(ranks, [&](const Environment& here) {
     at::set_num_threads(3);
-    Options options = quick;
-    options.set_threads = here.rank == 0;
-    const World world = open_world(here, options);
+    const World world = open_world(here, quick);
     EXPECT_EQ(world.threads, 1);
-    EXPECT_EQ(at::get_num_threads(), here.rank == 0 ? 1 : 3);
+    EXPECT_EQ(at::get_num_threads(), 1);
     leave(world);
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");
