@@ -118,6 +118,14 @@ std::vector<std::string> variables_of(const SpawnOptions& options, const ServedS
   add("MASTER_PORT", served.port);
   add("BRAID_JOB_TOKEN", served.token);
   add("BRAID_STORE", "served");
+  // For programs that do not call open_world(), too: ranks that take all cores each are many times
+  // slower than one.
+  const bool said = std::any_of(variables.begin(), variables.end(), [](const std::string& one) {
+    return one.starts_with("OMP_NUM_THREADS=");
+  });
+  const int cores = static_cast<int>(options.here.cores.size());
+  if (!said && cores > 0)
+    add("OMP_NUM_THREADS", std::max(1, (cores + options.ranks - 1) / options.ranks));
   return variables;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/launch/world.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -68,8 +69,18 @@ int threads_of(const Environment& here, int share) {
   return here.math_threads > 0 ? std::min(here.math_threads, share) : share;
 }
 
-World alone(const Environment& here) {
+// Numbers of GPUs are -1 on a CPU.
+int gpu_wanted(const Environment& here, const Options& options) {
+  if (options.device == "cpu") return -1;
+  if (options.device == "cuda") return gpu_of(here, options);
+  throw ConfigError({.what = fmt::format("open_world with device \"{}\"", options.device),
+                     .why = "tensors of a rank lie on the CPU or on a GPU of its own",
+                     .fix = "set launch::Options::device to cpu or cuda"});
+}
+
+World alone(const Environment& here, int gpu) {
   World world;
+  world.gpu = gpu;
   world.threads = threads_of(here, std::max(1, static_cast<int>(here.cores.size())));
   return world;
 }
@@ -78,10 +89,12 @@ World alone(const Environment& here) {
 
 World open_world(const Environment& here, const Options& options) {
   refuse_without_srun(here);
-  if (here.world == 1) return alone(here);
+  World world;
+  world.gpu = gpu_wanted(here, options);
+  check_backend(options, world.device());
+  if (here.world == 1) return alone(here, world.gpu);
   end_with_parent(here);
   Meeting meeting = meet_in_time(here, options);
-  World world;
   world.address = best_address(meeting.seats, here, options);
   world.store = meeting.store;
   world.token = here.token;
@@ -98,6 +111,9 @@ World open_world(const Environment& here, const Options& options) {
       {.timeout_seconds = 0.8 * limits.collective, .on = comm::wants_checks(here.debug)}));
   world.control = world.ranks;
   world.latency_seconds = measure_latency(world.control);
+  if (options.set_threads) at::set_num_threads(world.threads);
+  if (world.gpu >= 0) refuse_shared_gpu(world, gpu_name(here, world.gpu), options);
+  world.ranks = carrier(world, here, options, world.device());
   return world;
 }
 

@@ -9,10 +9,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "braid/comm/mismatch.h"
-#include "braid/comm/mpi.h"
-#include "braid/comm/nccl.h"
-#include "braid/core/accelerator.h"
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
 #include "braid/train/layout.h"
@@ -45,52 +41,6 @@ class Deaf {
   std::array<struct sigaction, 2> before_ = {};
 };
 
-// The GPU of a rank: that of its number among the ranks of the host, where it sees several.
-int gpu_of(const launch::Environment& here, const launch::Options& options) {
-  const int count = accelerator()->count();
-  if (count == 1) return 0;
-  if (here.local_rank < count) return here.local_rank;
-  if (options.share_gpu) return here.local_rank % count;
-  throw ConfigError(
-      {.what = fmt::format("rank {} is number {} on {}, which has {} GPUs", here.rank,
-                           here.local_rank, here.host, count),
-       .why = "each rank needs a GPU of its own",
-       .fix = "start fewer ranks a host, or --set launch.share_gpu=true to try it out"});
-}
-
-// What carries tensors of this device between the ranks; `world.ranks` is Gloo.
-comm::Group carrier(const launch::World& world, const launch::Environment& here,
-                    const launch::Options& options, c10::Device device) {
-  const double limit = launch::timeouts(options).collective;
-  const bool auto_nccl = options.backend == "auto" && device.is_cuda() && !options.share_gpu &&
-                         comm::nccl_missing().empty();
-  const auto group_over = [&](std::shared_ptr<comm::Backend> backend, const char* name) {
-    return comm::Group(
-        comm::checked(std::move(backend), world.store.under(name),
-                      {.timeout_seconds = 0.8 * limit, .on = comm::wants_checks(here.debug)}));
-  };
-  if (options.backend == "mpi") return group_over(comm::mpi({.timeout_seconds = limit}), "mpi");
-  if (options.backend != "nccl" && !auto_nccl) return world.ranks;
-  return group_over(comm::nccl(world.store.under("nccl"), here.rank, here.world,
-                               {.device = device.index(), .timeout_seconds = limit}),
-                    "nccl");
-}
-
-void check_backend(const launch::Options& options, c10::Device device) {
-  const std::string missing = options.backend == "nccl"  ? comm::nccl_missing()
-                              : options.backend == "mpi" ? comm::mpi_missing()
-                                                         : "";
-  const bool wrong_device = options.backend == "nccl" && !device.is_cuda();
-  const bool wrong_memory = options.backend == "mpi" && device.is_cuda();
-  if (missing.empty() && !wrong_device && !wrong_memory) return;
-  throw ConfigError({.what = fmt::format("launch.backend = {} on {}", options.backend,
-                                         device.is_cuda() ? "a GPU" : "the CPU"),
-                     .why = wrong_device   ? "NCCL carries tensors of GPUs alone"
-                            : wrong_memory ? "MPI carries tensors of the host alone"
-                                           : missing,
-                     .fix = "--set launch.backend=auto"});
-}
-
 }  // namespace
 
 Job::Job(const RunOptions& options, const launch::Environment& here) {
@@ -99,14 +49,15 @@ Job::Job(const RunOptions& options, const launch::Environment& here) {
   check_layout(options, ranks_.mesh);
   if (options.train.threads > 0) at::set_num_threads(static_cast<int>(options.train.threads));
   const bool on_gpu = device_of(options.train).is_cuda();
-  if (on_gpu) ranks_.gpu = gpu_of(here, options.launch);
+  if (on_gpu) ranks_.gpu = launch::gpu_of(here, options.launch);
   const c10::Device device = device_of(options.train, ranks_.gpu);
-  check_backend(options.launch, device);
+  launch::check_backend(options.launch, device);
   launch::Options meeting = options.launch;
   meeting.meet_dir = run_dir(options);
+  meeting.backend = "auto";  // the watch comes first
+  meeting.set_threads = options.train.threads == 0;
   world_ = launch::open_world(here, meeting);
   if (here.world == 1) return;
-  if (options.train.threads == 0) at::set_num_threads(world_.threads);
   watch_ = std::make_unique<comm::Watch>(world_.control, world_.store,
                                          watch_options(here, options.launch));
   launch::refuse_shared_gpu(world_, on_gpu ? launch::gpu_name(here, ranks_.gpu) : "",
@@ -114,7 +65,7 @@ Job::Job(const RunOptions& options, const launch::Environment& here) {
   const std::filesystem::path logs = std::filesystem::path(run_dir(options)) / "logs";
   if (launch::send_nccl_debug_to((logs / fmt::format("nccl-{}.log", here.rank)).string()))
     make_dirs(logs);
-  ranks_.world = carrier(world_, here, options.launch, device);
+  ranks_.world = launch::carrier(world_, here, options.launch, device);
   if (!(ranks_.world == world_.ranks)) watch_->add(ranks_.world);
   ranks_.control = world_.control;
   ranks_.latency = world_.latency_seconds;

@@ -93,6 +93,16 @@ TEST_F(Spawn, EachRankKnowsItsPlaceAndHasALog) {
   EXPECT_TRUE(std::filesystem::exists(file("zero")));
 }
 
+TEST_F(Spawn, RanksShareTheCoresOfTheHost) {
+  options_.here.cores = {0, 1, 2, 3};
+  const char* const before = std::getenv("OMP_NUM_THREADS");
+  const std::string restored = before == nullptr ? "" : before;
+  ::unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(run("echo threads $OMP_NUM_THREADS"), 0);
+  if (!restored.empty()) ::setenv("OMP_NUM_THREADS", restored.c_str(), 1);
+  EXPECT_TRUE(contains(text_of(dir_ / "logs/rank-1.log"), "threads 2\n"));  // of 4 cores, 3 ranks
+}
+
 TEST_F(Spawn, NamesTheRankThatWasKilled) {
   EXPECT_EQ(run("[ $RANK = 2 ] || exec sleep 30; echo last words; kill -9 $$"), 5);
   EXPECT_TRUE(contains(said(), "rank 2 of 3 (process "));

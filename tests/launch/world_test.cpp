@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
 
 #include <atomic>
 
+#include "braid/core/accelerator.h"
 #include "launch/meet.h"
 #include "launch/meeting.h"
 #include "support/expect.h"
@@ -46,6 +48,35 @@ TEST(World, RanksMeetAndShareTheirHost) {
     leave(world);
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(World, ARankComputesWithItsShareOfTheThreads) {
+  const int port = free_port();
+  std::vector<Environment> ranks = {place(0, 2, port), place(1, 2, port)};
+  for (Environment& here : ranks) here.cores = {0, 1};
+  const auto errors = as_threads(ranks, [&](const Environment& here) {
+    at::set_num_threads(3);
+    const World world = open_world(here, quick);
+    EXPECT_EQ(world.threads, 1);
+    EXPECT_EQ(at::get_num_threads(), 1);
+    leave(world);
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+  at::set_num_threads(2);
+}
+
+TEST(World, ABackendThatCannotCarryTheTensorsIsRefused) {
+  Environment here;
+  std::string text = test::error_of([&] { open_world(here, {.backend = "nccl"}); });
+  EXPECT_TRUE(contains(text, "launch.backend = nccl on the CPU"));
+  EXPECT_TRUE(contains(text, "NCCL carries tensors of GPUs alone"));
+  text = test::error_of([&] { open_world(here, {.device = "tpu"}); });
+  EXPECT_TRUE(contains(text, "open_world with device \"tpu\""));
+  EXPECT_TRUE(contains(text, "set launch::Options::device to cpu or cuda"));
+  if (accelerator() != nullptr) return;
+  text = test::error_of([&] { open_world(here, {.device = "cuda"}); });
+  EXPECT_TRUE(contains(text, "this rank was to use a GPU, but there is no usable GPU"));
+  EXPECT_EQ(open_world(here).device(), c10::Device(c10::kCPU));
 }
 
 // The rank that serves the store is the last to go, unless it goes because of an error.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How ranks find each other and how long they wait: the section `launch:` of a config.
 //
-//   launch: {timeout: 10m, interface: ib0}
+//   launch::Options options{.timeout = {600}, .interface = "ib0"};
+//
+// In a config: `launch: {timeout: 10m, interface: ib0}`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,6 +21,9 @@ struct Options {
   std::string interface = {};    // of this host towards the other ranks, e.g. ib0
   std::string address = {};      // the same, as an address
   std::string meet_dir = ".";    // not a key: a folder that all hosts see, for mpirun
+  // Not keys: of open_world() in a program of one's own.
+  std::string device = "cpu";  // where tensors of World::ranks lie; cuda: each rank has a GPU
+  bool set_threads = true;     // at::set_num_threads(World::threads), if there are several ranks
 };
 
 void describe(Fields& fields, Options& options);
