@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A whole training program: made-up tokens, a small GPT, AdamW. Writes runs/first/.
+// A whole training program: made-up tokens, a small GPT, AdamW. Writes runs/first/. Alone, or as one
+// run of several ranks:
+//   torchrun --no-python --nproc-per-node 2 build/bin/01_train_gpt
 #include <braid/braid.h>
 using namespace braid;
 

@@ -35,6 +35,8 @@ int main() {
     braid::State state;
     for (const braid::Param& param : braid::named_params(net))
       state.tensors["model/" + param.name] = param.tensor.detach();
+    for (const braid::Param& buffer : braid::named_buffers(net))
+      state.tensors["model/" + buffer.name] = buffer.tensor;
     state.put("optimizer", adam.state());
     state.put("loader", loader.state());
     store.save({.step = epoch + 1, .state = state, .metrics = {{"loss", loss_value}}});

@@ -18,7 +18,7 @@ int main() {
   const braid::launch::World job = braid::launch::open_world(braid::launch::environment());  // ->
   const braid::comm::Group& world = job.ranks;
   Net net;
-  braid::parallel::Replicate replicas(braid::named_params(net), world);  // ->
+  braid::parallel::Replicate replicas(net, world);  // ->
   auto spiral = braid::data::open_source({.kind = braid::data::Kind::spiral, .points = 2000},
                                          braid::data::Split::train, 1);
   braid::data::Loader loader(spiral, {.global_batch = 96, .seed = 1},

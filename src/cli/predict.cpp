@@ -18,6 +18,7 @@ Exit predict_command(const PredictArguments& arguments) {
     case nn::ModelName::llama:
       return predict_text(arguments, saved, *model);
     case nn::ModelName::mlp:
+    case nn::ModelName::own:
       break;
   }
   throw ConfigError({.what = "an mlp has no prediction to draw",

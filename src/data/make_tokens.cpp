@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -65,7 +66,8 @@ void make_tokens(const std::filesystem::path& file, TokensOptions options,
                  const Progress& progress) {
   check_tokens(options);
   const bool wide = options.vocabulary > 65536;
-  const std::filesystem::path part = file.string() + ".part";
+  const std::filesystem::path part = fmt::format(
+      "{}.{}.part", file.string(), ::getpid());  // ranks of one program may make it together
   if (file.has_parent_path()) make_dirs(file.parent_path());
   errno = 0;
   std::ofstream out(part, std::ios::binary);

@@ -2,8 +2,10 @@
 #include "braid/nn/model.h"
 
 #include <fmt/format.h>
+#include <torch/nn/module.h>
 
 #include "braid/core/error.h"
+#include "braid/core/module.h"
 
 namespace braid::nn {
 
@@ -38,6 +40,11 @@ Carry Model::stage(const Range& blocks, const Carry& carry, const Pass& pass) {
 std::vector<CarrySpec> Model::carried(const at::Tensor&) const { return {}; }
 
 std::shared_ptr<torch::nn::Module> Model::module() const { return nullptr; }
+
+std::vector<Param> Model::buffers() const {
+  const auto held = module();
+  return held != nullptr ? named_buffers(*held) : std::vector<Param>();
+}
 
 at::Tensor run(Model& model, const at::Tensor& input, const Pass& pass) {
   return run_block(pass.blocks, "", input,

@@ -82,6 +82,8 @@ class ModuleModel final : public Model {
     else
       return Model::whole_output(output);
   }
+  std::vector<Param> buffers() const override { return {}; }  // constants of its sizes alone
+  const Build* build() const override { return &module_->scope().build; }
   std::vector<LayerRow> layers() const override { return module_->layers(); }
   std::vector<std::string> blocks() const override { return module_->blocks(); }
   void initial(const std::string& param, const at::Tensor& values, int64_t first) const override {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "braid/nn/options.h"
 
+#include <fmt/format.h>
+
 #include "braid/core/error.h"
 
 namespace braid::nn {
@@ -114,8 +116,14 @@ void describe(Fields& fields, LlamaOptions& o) {
   fields.section("moe", o.moe, "a mixture of experts in place of MLPs");
 }
 
+void describe(Fields& fields, OwnOptions& o) {
+  fields.field("of", o.of, "what the program calls the model");
+}
+
 void describe(Fields& fields, ModelOptions& o) {
-  fields.choice("name", o.name, {"mlp", "vit", "swinir", "gpt", "llama"}, "which model");
+  fields.choice(
+      "name", o.name, {"mlp", "vit", "swinir", "gpt", "llama", "own"},
+      "which model; own: a class of the program that trained it, which no command can make");
   fields.choice("kernels", o.kernels, {"braid", "reference"},
                 "reference: operators, casts and buffers of the first PyTorch implementation, to "
                 "reproduce its memory");
@@ -130,8 +138,23 @@ void describe(Fields& fields, ModelOptions& o) {
       return describe(fields, o.gpt);
     case ModelName::llama:
       return describe(fields, o.llama);
+    case ModelName::own:
+      return describe(fields, o.own);
   }
 }
+
+namespace {
+
+ConfigError made_elsewhere(const OwnOptions& o) {
+  return ConfigError(
+      {.what = fmt::format("model.name = own: the model{} was made by the program that trained it",
+                           o.of.empty() ? "" : " " + o.of),
+       .why = "its layers are code of that program, which is not here",
+       .fix = "run that program, e.g. with train::fit and {.resume = true}; the weights are in "
+              "model.safetensors of each checkpoint"});
+}
+
+}  // namespace
 
 std::unique_ptr<Model> make_model(const ModelOptions& o, const Build& given) {
   Build build = given;
@@ -147,9 +170,11 @@ std::unique_ptr<Model> make_model(const ModelOptions& o, const Build& given) {
       return make_gpt(o.gpt, build);
     case ModelName::llama:
       return make_llama(o.llama, build);
+    case ModelName::own:
+      throw made_elsewhere(o.own);
   }
   throw InternalError({.what = "a model name outside the list",
-                       .why = "ModelName has five values",
+                       .why = "ModelName has six values",
                        .fix = "report this"});
 }
 

@@ -97,6 +97,7 @@ Grows grows_with(const train::RunOptions& options, const Choice& choice) {
     case ModelName::swinir:
       return edges_of(options, choice);
     case ModelName::mlp:
+    case ModelName::own:
       break;
   }
   throw ConfigError({.what = "the longest sample of an mlp",

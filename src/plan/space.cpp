@@ -192,6 +192,7 @@ std::string axes_text(const nn::ModelOptions& model) {
       break;
     case ModelName::vit:
     case ModelName::swinir:
+    case ModelName::own:
       break;
   }
   return "heads, tokens or rows, and blocks have to divide";

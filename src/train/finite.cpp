@@ -20,16 +20,15 @@ bool all_finite(const at::Tensor& tensor) {
 // Watches the operators of a pass: the last parameter that one took, and the first result that is
 // not finite.
 struct Watch {
-  std::unordered_map<const void*, std::string> parameters;  // by storage
+  std::unordered_map<const void*, std::string> parameters;  // by tensor: ZeRO has many in a storage
   std::string last_parameter;
   std::string found;
   bool busy = false;  // the check itself runs operators
 
   void note_inputs(const at::RecordFunction& function) {
     for (const c10::IValue& value : function.inputs()) {
-      if (!value.isTensor() || !value.toTensor().defined() || !value.toTensor().has_storage())
-        continue;
-      const auto known = parameters.find(value.toTensor().storage().unsafeGetStorageImpl());
+      if (!value.isTensor()) continue;
+      const auto known = parameters.find(value.toTensor().unsafeGetTensorImpl());
       if (known != parameters.end()) last_parameter = known->second;
     }
   }
@@ -87,7 +86,7 @@ class Observed {
 std::string watch_forward(nn::Model& model, const data::Batch& batch, const Forward& forward) {
   Watch watch;
   for (const Param& param : model.params())
-    watch.parameters[param.tensor.storage().unsafeGetStorageImpl()] = param.name;
+    watch.parameters[param.tensor.unsafeGetTensorImpl()] = param.name;
   const at::NoGradGuard no_grad;
   const Observed observed(watch);
   forward(batch.input);

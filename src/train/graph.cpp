@@ -37,6 +37,9 @@ std::string on_gpus_refusal(const RunOptions& options, int64_t world) {
   if (options.memory.limit.count > 0) return "memory.limit watches each operator as it runs";
   if (experts_of(options.model) > 0)
     return "the host reads how many tokens each expert of the mixtures gets";
+  if (options.model.name == nn::ModelName::own && options.train.graph != UseGraph::on)
+    return "the model is the program's own: what its forward pass draws or reads on the host would "
+           "be replayed as it was (train.graph = on if it does neither)";
   if (options.model.kernels == nn::Kernels::reference)
     return "model.kernels = reference runs operator by operator, as upstream does";
   return "";

@@ -44,7 +44,7 @@ void need_divisor(const char* axis, int64_t ranks, const char* key, int64_t numb
 }
 
 const char* model_word(ModelName name) {
-  constexpr const char* words[] = {"mlp", "vit", "swinir", "gpt", "llama"};
+  constexpr const char* words[] = {"mlp", "vit", "swinir", "gpt", "llama", "own"};
   return words[static_cast<size_t>(name)];
 }
 
@@ -58,6 +58,7 @@ int64_t heads_of(const nn::ModelOptions& model) {
       return model.llama.heads;
     case ModelName::mlp:
     case ModelName::swinir:
+    case ModelName::own:
       break;
   }
   return 0;
@@ -150,10 +151,20 @@ void check_models(const RunOptions& options, const parallel::Mesh& mesh) {
   }
 }
 
+// Its layers are the program's: what they are spread over, its own code says.
+void check_own(const RunOptions& options, const parallel::Mesh& mesh) {
+  for (const Axis axis : {Axis::tensor, Axis::context, Axis::expert})
+    if (mesh.size(axis) > 1)
+      throw no_axis(axis, mesh.size(axis), options.model.own.of + " of the program's own",
+                    "the trainer cannot split its layers");
+  check_schedule(options, mesh);
+}
+
 }  // namespace
 
 void check_layout(const RunOptions& options, const parallel::Mesh& mesh) {
   if (mesh.world() == mesh.batch_ranks() && mesh.size(Axis::expert) == 1) return;
+  if (options.model.name == ModelName::own) return check_own(options, mesh);
   check_tensor(options.model, mesh.size(Axis::tensor));
   check_context(options, mesh.size(Axis::tensor), mesh.size(Axis::context));
   check_expert(options.model, mesh.size(Axis::expert));

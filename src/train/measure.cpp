@@ -49,6 +49,7 @@ SampleShape sample_shape(const RunOptions& options) {
       return {{tokens}, {tokens}, true, true};
     }
     case nn::ModelName::mlp:
+    case nn::ModelName::own:
       break;
   }
   return {{model.mlp.inputs}, labels ? Sizes{} : Sizes{model.mlp.outputs}, false, labels};

@@ -117,10 +117,11 @@ MemoryReport make_report(NoRoom failed, const MemoryScene& scene) {
                       .rank = static_cast<int>(scene.ranks.mesh.rank()),
                       .ranks = static_cast<int>(scene.ranks.mesh.world()),
                       .device = memory::to_text(memory::place_of(how.device)),
-                      .predicted = {},
+                      .predicted = std::nullopt,
                       .changes = {}};
+  if (scene.options.model.name == nn::ModelName::own) return report;
   report.predicted = predict_peak(scene.options, how);
-  if (!report.failed.counted) report.failed.alive = report.predicted.peak;
+  if (!report.failed.counted) report.failed.alive = report.predicted->peak;
   report.changes = changes_to_fit(scene.options, how, usable(report.failed.limit, how.device));
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
@@ -129,6 +130,8 @@ MemoryReport make_report(NoRoom failed, const MemoryScene& scene) {
 void write_files(const MemoryReport& report, const MemoryScene& scene, const fs::path& dir) {
   const MeasureOptions how = measure_as(scene.options, scene.ranks);
   const bool counted = report.failed.counted;
+  write_atomic(dir / named_report(scene.ranks), to_json(report) + "\n");
+  if (!counted && !report.predicted) return;
   memory::Ledger dry;
   if (!counted) watch_step(dry, scene.options, how);
   write_memory_files(
@@ -138,7 +141,6 @@ void write_files(const MemoryReport& report, const MemoryScene& scene, const fs:
        .did_not_fit = report.failed.asked.bytes,
        .limit = report.failed.limit,
        .during = counted ? report.failed.during : "a dry run of the step that did not fit"});
-  write_atomic(dir / named_report(scene.ranks), to_json(report) + "\n");
 }
 
 void tell(const MemoryScene& scene, const std::string& text) {

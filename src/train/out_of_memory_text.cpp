@@ -54,15 +54,20 @@ std::string head_of(const MemoryReport& report) {
                         failed.asked.module.empty() ? "" : " of " + failed.asked.module);
   else if (!failed.said.empty())
     text += fmt::format("  said         {}\n", failed.said);
-  text += fmt::format(
-      "  limit        {} ({})\n  predicted    {} at the peak of a step, in {}{}\n",
-      sized(failed.limit), failed.limit_of, sized(report.predicted.bytes), report.predicted.peak.op,
-      report.predicted.peak.module.empty() ? "" : " of " + report.predicted.peak.module);
-  return text;
+  text += fmt::format("  limit        {} ({})\n", sized(failed.limit), failed.limit_of);
+  if (!report.predicted)
+    return text +
+           "  predicted    nothing: the model is the program's own, and cannot run dry here\n";
+  const memory::Peak& peak = report.predicted->peak;
+  return text + fmt::format("  predicted    {} at the peak of a step, in {}{}\n",
+                            sized(report.predicted->bytes), peak.op,
+                            peak.module.empty() ? "" : " of " + peak.module);
 }
 
 std::string alive_text(const NoRoom& failed) {
   const memory::Peak& alive = failed.alive;
+  if (!failed.counted && alive.bytes == 0)
+    return "  alive        not counted (with memory.limit it is)\n";
   std::string text =
       fmt::format("  alive        {}{}\n", sized(alive.bytes),
                   failed.counted ? "" : " (peak of a dry run of this step: nobody counted)");
@@ -89,7 +94,12 @@ std::string allocator_text(const DeviceMemory& memory) {
       sized(memory.reserved), sized(memory.allocated), sized(memory.largest_free));
 }
 
-std::string changes_text(const std::vector<Change>& changes) {
+std::string changes_text(const MemoryReport& report) {
+  const std::vector<Change>& changes = report.changes;
+  if (!report.predicted)
+    return "  try a smaller train.micro_batch, memory.recompute or memory.offload: what they save "
+           "of "
+           "this model is not known\n";
   if (changes.empty()) return "  no change of this config takes less memory\n";
   std::string text = "  with these changes a step would take\n";
   for (const Change& change : changes)
@@ -125,7 +135,7 @@ nlohmann::json alive_json(const memory::Peak& alive) {
 
 std::string to_text(const MemoryReport& report) {
   std::string text = head_of(report) + alive_text(report.failed) +
-                     allocator_text(report.failed.allocator) + changes_text(report.changes);
+                     allocator_text(report.failed.allocator) + changes_text(report);
   text.pop_back();  // the log ends the line
   return text;
 }
@@ -138,19 +148,21 @@ std::string to_json(const MemoryReport& report) {
                        {"costs", change.costs},
                        {"peak", change.peak},
                        {"fits", change.fits}});
-  nlohmann::json json = {{"rank", report.rank},
-                         {"ranks", report.ranks},
-                         {"device", report.device},
-                         {"during", failed.during},
-                         {"said", failed.said},
-                         {"asked", held_json(failed.asked)},
-                         {"limit", failed.limit},
-                         {"limit_of", failed.limit_of},
-                         {"alive", alive_json(failed.alive)},
-                         {"counted", failed.counted},
-                         {"predicted_peak", report.predicted.bytes},
-                         {"changes", std::move(changes)},
-                         {"seconds", report.seconds}};
+  nlohmann::json json = {
+      {"rank", report.rank},
+      {"ranks", report.ranks},
+      {"device", report.device},
+      {"during", failed.during},
+      {"said", failed.said},
+      {"asked", held_json(failed.asked)},
+      {"limit", failed.limit},
+      {"limit_of", failed.limit_of},
+      {"alive", alive_json(failed.alive)},
+      {"counted", failed.counted},
+      {"predicted_peak",
+       report.predicted ? nlohmann::json(report.predicted->bytes) : nlohmann::json()},
+      {"changes", std::move(changes)},
+      {"seconds", report.seconds}};
   if (failed.allocator.reserved > 0)
     json["allocator"] = {{"allocated", failed.allocator.allocated},
                          {"reserved", failed.allocator.reserved},

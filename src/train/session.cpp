@@ -16,8 +16,11 @@
 #include "braid/core/error.h"
 #include "braid/core/fs.h"
 #include "braid/core/units.h"
+#include "braid/launch/environment.h"
+#include "braid/train/job.h"
 #include "braid/train/layout.h"
 #include "braid/train/out_of_memory.h"
+#include "train/own_model.h"
 
 namespace braid::train {
 namespace {
@@ -149,6 +152,8 @@ void check_shapes(const RunOptions& options, const data::SampleSpec& spec) {
         throw shape_mismatch("model.inputs", options.model.mlp.inputs,
                              spec.input.shape.empty() ? 0 : spec.input.shape[0]);
       return;
+    case nn::ModelName::own:
+      return;
   }
 }
 
@@ -214,11 +219,14 @@ void check_weights(const nn::Model& model, const State& weights, const WeightsOr
   std::set<std::string> left;
   for (const auto& [name, tensor] : weights.tensors)
     if (!elsewhere.contains(name)) left.insert(name);
-  for (const Param& param : model.params()) {
+  std::vector<Param> wanted = model.params();
+  for (const Param& buffer : model.buffers()) wanted.push_back(buffer);
+  for (const Param& param : wanted) {
     if (left.erase(param.name) == 0)
-      throw StorageError({.what = fmt::format("{} has no tensor {}", origin.name, param.name),
-                          .why = "each parameter of the model takes its values from there",
-                          .fix = origin.fix});
+      throw StorageError(
+          {.what = fmt::format("{} has no tensor {}", origin.name, param.name),
+           .why = "each parameter and buffer of the model takes its values from there",
+           .fix = origin.fix});
     const at::Tensor& tensor = weights.tensor(param.name);
     const at::IntArrayRef whole =
         param.is_whole() ? param.tensor.sizes() : at::IntArrayRef(param.piece.whole);
@@ -244,6 +252,7 @@ void copy_weights(nn::Model& model, const State& weights, const WeightsOrigin& o
   check_weights(model, weights, origin);
   const at::NoGradGuard no_grad;
   for (const Param& param : model.params()) param.tensor.copy_(weights.tensor(param.name));
+  for (const Param& buffer : model.buffers()) buffer.tensor.copy_(weights.tensor(buffer.name));
 }
 
 void check_ranks(const RunOptions& options, int64_t world, bool resume) {
@@ -271,9 +280,24 @@ Session open_session(const RunOptions& asked, SessionOptions given) {
       });
 }
 
-EndRecord fit(nn::Model& model, Splits data, const RunOptions& options, SessionOptions given) {
+namespace {
+
+EndRecord fit_here(nn::Model& model, Splits data, const RunOptions& options,
+                   const SessionOptions& given) {
   open_folder(options, given);
   return session_of(model, std::move(data), options, given).trainer->fit();
+}
+
+}  // namespace
+
+EndRecord fit(nn::Model& model, Splits data, const RunOptions& asked, SessionOptions given) {
+  const RunOptions options = options_of(model, asked);
+  if (!given.ranks.alone() || given.alone) return fit_here(model, std::move(data), options, given);
+  const launch::Environment here = launch::environment();
+  if (here.world == 1) return fit_here(model, std::move(data), options, given);
+  Job job(options, here);
+  given.ranks = job.ranks();
+  return job.watched([&] { return fit_here(model, std::move(data), options, given); });
 }
 
 }  // namespace braid::train

@@ -12,6 +12,7 @@
 #include "braid/core/observe.h"
 #include "braid/parallel/replicate.h"
 #include "braid/parallel/zero.h"
+#include "train/own_model.h"
 
 namespace braid::train {
 namespace {
@@ -57,7 +58,7 @@ std::unique_ptr<parallel::Sync> ranks_sync(const nn::Model& model, const RunOpti
   if (stage == 0 || model.params().empty())
     return std::make_unique<parallel::Replicate>(
         model.params(), replicas, owners,
-        parallel::ReplicateOptions{.average = false, .wire = wire});
+        parallel::ReplicateOptions{.average = false, .wire = wire, .buffers = model.buffers()});
   parallel::ZeroOptions zero;
   zero.stage = stage;
   zero.average = false;
@@ -66,6 +67,7 @@ std::unique_ptr<parallel::Sync> ranks_sync(const nn::Model& model, const RunOpti
   zero.reduce = wire;
   zero.host = on_host;
   zero.give_grads = host_updates(options);
+  zero.buffers = model.buffers();
   zero.initial = [&model](const std::string& name, const at::Tensor& values, int64_t first) {
     model.initial(name, values, first);
   };
@@ -136,7 +138,8 @@ StepParts::StepParts(nn::Model& model, const RunOptions& options, c10::Device de
            {.loss = options.train.loss,
             .micro_batch = options.train.micro_batch.value_or(0),
             .clip = options.train.clip,
-            .experts = experts_of(options.model) > 0},
+            .experts = experts_of(options.model) > 0 ||
+                       (options.model.name == nn::ModelName::own && has_experts(model))},
            scaler ? &*scaler : nullptr,
            {.sync = sync.get(),
             .host = host,

@@ -151,6 +151,8 @@ StepResult Trainer::Impl::counted_step(const data::Batch& batch, const nn::Pass&
   memory::OperatorLog operators;
   const memory::Instruments counting({.ledger = ranks.ledger.get(), .log = &operators});
   StepResult result = parts.run(batch, pass, lr);
+  if (parts.recompute != nullptr)
+    expect_segments(model, options, parts.recompute->counts().segments);
   const at::Tensor flops = at::full({}, operators.flops(), c10::kDouble);
   ranks.control.all_reduce(flops).wait();  // ranks of a model have different parts of it
   flops_per_sample =

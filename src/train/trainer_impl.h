@@ -21,6 +21,7 @@
 #include "braid/train/profiler.h"
 #include "braid/train/stop.h"
 #include "braid/train/trainer.h"
+#include "train/own_model.h"
 #include "train/recorder.h"
 #include "train/step_parts.h"
 
@@ -91,6 +92,7 @@ struct Trainer::Impl {
                              const std::vector<std::string>& known) const;
 
   std::string now, phase;  // what the run does, as `ranks` are told
+  OwnModel own;
   nn::Model& model;
   Splits data;
   RunOptions options;

@@ -39,6 +39,7 @@ data::LoaderOptions training_loader(const RunOptions& options, c10::Device devic
 // Of all ranks that a model is spread over; 0 for a model of one's own until a step was counted.
 double whole_flops(const nn::Model& model, const RunOptions& options, const parallel::Mesh& mesh) {
   if (mesh.world() == mesh.batch_ranks()) return model.flops_forward();
+  if (options.model.name == nn::ModelName::own) return 0;
   nn::Build build;
   build.dry_params = true;
   const auto whole = nn::make_model(options.model, build);
@@ -74,9 +75,10 @@ data::Shard share_of(const parallel::Mesh& mesh) {
 
 Trainer::Impl::Impl(nn::Model& trained, Splits splits, RunOptions run, report::Sink& records,
                     Log& lines, Ranks together)
-    : model(trained),
+    : own(trained, with_known_sizes(run), device_of(run.train, together.gpu), together),
+      model(own.model()),
       data(std::move(splits)),
-      options(with_known_sizes(std::move(run))),
+      options(own.options()),
       sink(records),
       log(lines),
       ranks(overheard(std::move(together), now, phase)),

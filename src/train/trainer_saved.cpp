@@ -29,6 +29,7 @@ State Trainer::Impl::weights() const {
   State state;
   for (const Param& param : parts.stored())
     state.set(param.name, param.tensor.detach(), param.piece);
+  for (const Param& buffer : model.buffers()) state.tensors[buffer.name] = buffer.tensor.detach();
   return state;
 }
 

@@ -92,6 +92,12 @@ class Model {
   // Names of the parts that forward() runs through Pass::blocks, in order: "blocks.0", ... All of
   // the model, wherever they are.
   virtual std::vector<std::string> blocks() const { return {}; }
+  // Tensors that are saved and shared with the weights, and not trained (running means of
+  // BatchNorm): those of module(), if there is one.
+  virtual std::vector<Param> buffers() const;
+  // How the model was built, if it follows that: its dtypes, device and groups. Null: a model of
+  // the program's own class; a run then casts its weights and inputs for train.precision.
+  virtual const Build* build() const { return nullptr; }
   // Initial values of elements first, first + 1, ... of a parameter as this rank holds it, as many
   // as there is room.
   virtual void initial(const std::string& param, const at::Tensor& values, int64_t first) const;

@@ -12,7 +12,8 @@
 
 namespace braid::nn {
 
-enum class ModelName { mlp, vit, swinir, gpt, llama };
+// own: made by the program that trains it (train::fit); no command can make it.
+enum class ModelName { mlp, vit, swinir, gpt, llama, own };
 
 struct MlpOptions {
   int64_t inputs = 2;
@@ -103,6 +104,10 @@ struct LlamaOptions {
   MoeOptions moe = {};
 };
 
+struct OwnOptions {
+  std::string of;  // nn::Model::name()
+};
+
 struct ModelOptions {
   ModelName name = ModelName::mlp;
   Kernels kernels = Kernels::braid;  // of make_model; else Build says
@@ -111,6 +116,7 @@ struct ModelOptions {
   SwinirOptions swinir;
   GptOptions gpt;
   LlamaOptions llama;
+  OwnOptions own;
 };
 
 void describe(Fields& fields, MlpOptions& options);
@@ -119,6 +125,7 @@ void describe(Fields& fields, SwinirOptions& options);
 void describe(Fields& fields, MoeOptions& options);
 void describe(Fields& fields, GptOptions& options);
 void describe(Fields& fields, LlamaOptions& options);
+void describe(Fields& fields, OwnOptions& options);
 void describe(Fields& fields,
               ModelOptions& options);  // name, then the fields of that model, flat in the section
 

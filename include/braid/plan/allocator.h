@@ -3,7 +3,8 @@
 // driver and kept, blocks are split and merged, gaps stay.
 //
 //   plan::CachingAllocator allocator;
-//   allocator.take(1, 3 << 20);  allocator.reserved() == 20 << 20
+//   allocator.take(1, 3 << 20);
+//   int64_t bytes = allocator.reserved();   // 20 MiB
 #pragma once
 #include <cstdint>
 #include <memory>

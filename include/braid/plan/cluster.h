@@ -3,7 +3,7 @@
 // number has a source; what a machine has not said is never invented.
 //
 //   plan::Cluster machine = plan::load_cluster("perlmutter");      // or a file of your own
-//   machine.gpu.peak_of(c10::kBFloat16), machine.between.bandwidth
+//   double flops = machine.gpu.peak_of(c10::kBFloat16), bytes = machine.between.bandwidth;
 #pragma once
 #include <cstdint>
 #include <map>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What to switch on for a model on a machine, and why, in the order in which a person would try it.
 //
-//   for (const plan::Advice& step : plan::explain(request)) step.question, step.answer, step.sets
+//   for (const plan::Advice& step : plan::explain(request))
+//     std::cout << step.question << step.answer;
 #pragma once
 #include <string>
 #include <vector>

@@ -3,7 +3,7 @@
 // tensors that are not there and groups that are not there.
 //
 //   plan::LayoutRun run = plan::dry_layout(options, 16384);
-//   for (const plan::RankRun& rank : run.ranks) rank.memory.peak.bytes, rank.trace.operators.size()
+//   for (const plan::RankRun& rank : run.ranks) std::cout << rank.memory.peak.bytes;
 #pragma once
 #include <cstdint>
 #include <map>

@@ -3,7 +3,7 @@
 // out, the rest run dry and ranked by throughput.
 //
 //   plan::Found found = plan::search({.options = run, .cluster = machine, .gpus = 64});
-//   found.plans.front().options, found.plans.back().reason
+//   train::RunOptions best = found.plans.front().options;
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -3,7 +3,7 @@
 // counts.
 //
 //   plan::GptTerms terms = plan::gpt_terms({.layers = 12, .width = 768}, /*batch=*/64);
-//   terms.parameters, terms.factor == 74, terms.exact.total
+//   double flops = terms.exact.total;   // and terms.parameters, terms.factor (74)
 #pragma once
 #include <cstdint>
 #include <string>

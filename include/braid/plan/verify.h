@@ -3,7 +3,8 @@
 // and the time of a step.
 //
 //   plan::Verified seen = plan::verify(options, {.device = c10::kCPU});
-//   std::cout << plan::to_text(seen);   seen.holds() ? 0 : 1
+//   std::cout << plan::to_text(seen);
+//   return seen.holds() ? 0 : 1;
 #pragma once
 #include <cstdint>
 #include <string>

@@ -3,7 +3,7 @@
 // leaves it.
 //
 //   train::PlanWatch watch(train::read_expected(dir), {.device = "cuda", .world = 8});
-//   for (...) watch.step(seconds);
+//   for (double seconds : steps) watch.step(seconds);
 //   if (watch.due()) for (const std::string& line : watch.look(bytes)) log.warning(line);
 #pragma once
 #include <cstdint>

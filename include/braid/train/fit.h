@@ -4,7 +4,7 @@
 //
 //   train::Fitted fitted = train::fit_to_memory(options, ranks);   // auto and budget are filled in
 //   for (const train::Change& change : train::changes_to_fit(options, how, room.bytes))
-//     change.sets, change.peak, change.fits
+//     if (change.fits) std::cout << change.sets << change.peak;
 #pragma once
 #include <cstdint>
 #include <string>

@@ -4,7 +4,7 @@
 // many.
 //
 //   train::Life life = train::live(options, {.device = {c10::kCUDA, 0}, .world = 64, .rank = 9});
-//   life.step.peak.bytes, life.log.flops(), life.messages.size()
+//   std::cout << life.step.peak.bytes << life.log.flops() << life.messages.size();
 #pragma once
 #include <cstdint>
 #include <functional>

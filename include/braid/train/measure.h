@@ -3,7 +3,7 @@
 // tensors (no memory, no GPU, milliseconds) or on real ones (to prove the dry ones right).
 //
 //   train::Measured m = train::measure(options, {.device = {c10::kCUDA, 0}});
-//   m.second_step.peak.bytes, m.second_step.peak.by_kind, m.flops
+//   int64_t bytes = m.second_step.peak.bytes;   // and by kind: m.second_step.peak.by_kind
 #pragma once
 #include <cstdint>
 #include <map>

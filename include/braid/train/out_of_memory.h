@@ -47,7 +47,8 @@ struct MemoryReport {
   NoRoom failed;
   int rank = 0, ranks = 1;
   std::string device;
-  Predicted predicted;  // of the config as it is
+  std::optional<Predicted> predicted;  // of the config as it is; none: of a model that is the
+                                       // program's own nothing can be said
   std::vector<Change> changes;
   double seconds = 0;  // that the dry runs took
 };

@@ -2,8 +2,8 @@
 // What a trained model says of new input: a forecast rolled out in time, a finer picture, a
 // continued text.
 //
-//   at::Tensor days = train::forecast(*model, {.means = m, .stds = s}, now, /*steps=*/8);    // [8,
-//   C, H, W], physical units
+//   // [8, C, H, W] in physical units:
+//   at::Tensor days = train::forecast(*model, {.means = m, .stds = s}, now, /*steps=*/8);
 #pragma once
 #include <ATen/core/Tensor.h>
 

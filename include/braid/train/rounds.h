@@ -3,7 +3,7 @@
 // forward pass runs: how much their share of the batch weighs, whether somebody wants to stop, and
 // how long their last step took.
 //
-//   rounds.begin({.weight = 32, .stop = signals.asked()});
+//   rounds.begin({.weight = 32, .stop = signals.asked() ? 1.0 : 0.0});
 //   forward();
 //   loss = loss * (32 / rounds.weight());   // of all ranks
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From a config to a run: what `braid train` does, for programs that want the same.
 //
-//   train::Session session = train::open_session(train::load_run("configs/vit.yaml:demo"),
-//   {.terminal = terminal}); EndRecord end = session.trainer->fit();
+//   train::Session session = train::open_session(train::load_run("configs/vit.yaml:demo"));
+//   EndRecord end = session.trainer->fit();
 #pragma once
 #include <memory>
 #include <set>
@@ -19,7 +19,8 @@ namespace braid::train {
 
 struct SessionOptions {
   report::Terminal terminal = {};
-  Ranks ranks = {};  // of a Job; as it is, one rank alone
+  Ranks ranks = {};    // of a Job; as it is: one rank alone, or fit() meets the others
+  bool alone = false;  // fit(): this process is a run of its own, whatever a launcher says
   bool resume = false;
   bool quiet = false;            // no lines and no bar on the terminal
   bool profile = false;          // training data alone; what lies in the folder stays as it is
@@ -33,7 +34,11 @@ struct Session {
   std::unique_ptr<Trainer> trainer;
 };
 
-// Trains a model of your own program into options' run folder, with lines on the terminal.
+// Trains a model of your own program into options' run folder, with lines on the terminal. Where a
+// launcher (torchrun, mpirun, srun, launch::spawn) started several ranks, they meet and train one
+// run. What a config asks of a model is done around a class of your own (precision by casts and
+// torch's autocast), or refused by a ConfigError that names what the model lacks. In config.yaml
+// the model is the config's if it has its parameters, else model.name is own.
 EndRecord fit(nn::Model& model, Splits data, const RunOptions& options,
               SessionOptions session = {});
 

@@ -2,9 +2,8 @@
 // The one training step: forward and backward of each micro-batch, clip, update. Nothing in it
 // reads a value on the host.
 //
-//   train::Step step(*model, optimizer, {.loss = nn::Loss::l1, .micro_batch = 4},
-//   /*scaler=*/nullptr); train::StepResult result = step.run(batch, pass, lr);      // result.loss
-//   is a device scalar
+//   train::Step step(*model, optimizer, {.loss = nn::Loss::l1, .micro_batch = 4});
+//   train::StepResult result = step.run(batch, pass, lr);   // result.loss is a device scalar
 #pragma once
 #include <cstdint>
 #include <deque>

@@ -2,8 +2,8 @@
 // The training loop of one run: steps, validation, checkpoints, records.
 //
 //   train::Trainer trainer(*model, {.train = corpus}, options, sink, log);
-//   trainer.resume();                     // continues bit-exactly from the newest whole
-//   checkpoint, if there is one EndRecord end = trainer.fit();
+//   trainer.resume();   // continues bit-exactly from the newest whole checkpoint, if there is one
+//   EndRecord end = trainer.fit();
 #pragma once
 #include <memory>
 #include <string>
