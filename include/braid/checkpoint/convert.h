@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Checkpoints and weights from one form into another, one tensor at a time in memory.
 //
-//   const Reader from = checkpoint::Reader::open("runs/gpt");     // or gpt2/, model.safetensors
-//   checkpoint::convert(from, "gpt.safetensors", {.format = Format::safetensors});
+//   const auto from = checkpoint::Reader::open("runs/gpt");     // or gpt2/, model.safetensors
+//   checkpoint::convert(from, "gpt.safetensors", {.format = checkpoint::Format::safetensors});
 //
 // What is written stands beside until it is whole, then takes its name.
 #pragma once

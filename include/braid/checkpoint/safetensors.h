@@ -2,7 +2,7 @@
 // The safetensors format: named tensors in one file that Python's `safetensors` reads and writes.
 //
 //   checkpoint::write_safetensors("w.safetensors", {{"weight", weight}}, {{"format", "pt"}});
-//   at::Tensor weight = checkpoint::read_safetensors("w.safetensors").tensors.at("weight");
+//   at::Tensor again = checkpoint::read_safetensors("w.safetensors").tensors.at("weight");
 #pragma once
 #include <filesystem>
 #include <map>

@@ -2,8 +2,9 @@
 // What carries a collective: the interface of every backend and wrapper. Programs use comm::Group;
 // this header is for those who write a backend.
 //
-//   class Mine final : public Backend {
-//     std::unique_ptr<Work> start(const Call& call) override;  // one method for every kind of call
+//   class Mine final : public comm::Backend {
+//     // one method for every kind of call
+//     std::unique_ptr<comm::Work> start(const comm::Call& call) override;
 //   };
 #pragma once
 #include <cstdint>

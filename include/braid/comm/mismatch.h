@@ -3,8 +3,8 @@
 //
 //   comm::Group world(comm::checked(backend, store, {.timeout_seconds = 30}));
 //   world.all_reduce(grad).wait();
-//   // braid: rank 2 of group world differs in call 7: all_reduce sum Float [3], others all_reduce
-//   sum Float [4]
+//   // braid: rank 2 of group world differs in call 7: all_reduce sum Float [3],
+//   // others all_reduce sum Float [4]
 //
 // The ranks compare what they are about to do through the store, so a call begins only when all
 // ranks have come to it: for finding mistakes, not for speed. The two ends of a message are

@@ -2,8 +2,8 @@
 // What a process that computes on a CPU sets right first: faults of the machine that would end a
 // run or make it differ from the one before, and an allocator made for small blocks.
 //
-//   if (const std::string note = avoid_broken_amx(); !note.empty()) log.note(note);   // first
-//   thing in main
+//   // First thing in main:
+//   if (const std::string note = avoid_broken_amx(); !note.empty()) log.warning(note);
 #pragma once
 #include <string>
 

@@ -3,8 +3,7 @@
 // memory::DryRun makes them; this header is what every module may ask about them.
 //
 //   if (is_dry(weight)) return;                      // nothing to fill
-//   if (dry_device() == c10::kCUDA) scratch(bytes);  // in a Meta kernel: what the device would
-//   take
+//   if (dry_device() == c10::kCUDA) scratch(bytes);  // in a Meta kernel: what a device would take
 #pragma once
 #include <cstdint>
 #include <optional>

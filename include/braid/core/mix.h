@@ -2,9 +2,8 @@
 // SplitMix64 as a function of a counter: the numbers behind keys and dropout masks, the same in
 // host code and in CUDA kernels.
 //
-//   uint64_t word = mix_at(key, index);                      // well mixed, one for each (key,
-//   index) bool kept = mix_keeps(key, index, mix_threshold(0.1));   // false for a tenth of the
-//   indices
+//   uint64_t word = mix_at(key, index);  // well mixed, one for each (key, index)
+//   bool kept = mix_keeps(key, index, mix_threshold(0.1));  // false for a tenth of the indices
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -7,8 +7,8 @@
 //     f.field("lr", o.lr, "learning rate", {.above = 0});
 //     f.field("nesterov", o.nesterov, "look ahead by one momentum step");
 //   }
-//   auto sgd = read_options<SgdOptions>(config.at("optimizer"));   // unknown key: error with file,
-//   line and the nearest name
+//   // An unknown key is an error with file, line and the nearest name:
+//   auto sgd = read_options<SgdOptions>(config.at("optimizer"));
 #pragma once
 #include <cstdint>
 #include <limits>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Quantities with units, as written in configs and printed in reports: 16 GiB, 25 MB, 5m, 1h30m.
 //
-//   parse_bytes("16 GiB")->count == 17179869184;
-//   parse_seconds("1h30m")->count == 5400;
-//   to_text(Bytes{1536}) == "1.50 KiB";
+//   int64_t bytes = parse_bytes("16 GiB")->count;      // 17179869184
+//   double seconds = parse_seconds("1h30m")->count;    // 5400
+//   std::string text = to_text(Bytes{1536});           // "1.50 KiB"
 //
 // The parsers take the whole text or nothing: what they do not understand is nullopt, never a
 // guess.

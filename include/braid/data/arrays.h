@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Whole arrays from and to files, by the ending of the name: .npy, or a dataset of an HDF5 file.
 //
-//   at::Tensor now = data::read_array("2018.h5", {.dataset = "fields", .frame = 12});   // [C, H,
-//   W] data::write_array("forecast.h5", forecast);
+//   at::Tensor now = data::read_array("2018.h5", {.dataset = "fields", .frame = 12});  // [C, H, W]
+//   data::write_array("forecast.h5", forecast);
 #pragma once
 #include <filesystem>
 #include <optional>

@@ -2,7 +2,7 @@
 // What the channels of fields are called and where their points lie, as the files say it.
 //
 //   data::FieldInfo info = source->fields();
-//   if (!info.latitudes.empty()) weights = nn::area_weights(info.latitudes);
+//   if (!info.latitudes.empty()) rows = info.latitudes;   // degrees, one per row
 #pragma once
 #include <string>
 #include <vector>

@@ -2,9 +2,10 @@
 // Batches in an order that depends on (seed, epoch) alone: not on the number of ranks, nor of
 // reader threads.
 //
-//   data::Loader loader(source, {.global_batch = 16, .workers = 4, .seed = 1}, {.rank = 0, .size =
-//   1}); while (auto batch = loader.next()) train(*batch);     // one epoch; the next call begins
-//   the following one
+//   data::Loader loader(source, {.global_batch = 16, .workers = 4, .seed = 1},
+//                       {.rank = 0, .size = 1});
+//   // one epoch; the next call begins another
+//   while (auto batch = loader.next()) train_on(*batch);
 //
 // Global batch t of an epoch is order[t*G, (t+1)*G); the ranks take runs of it, one after the other
 // and as even as it goes: 8 over 3 is 3, 3, 2. All get equally many: behind its own samples a rank

@@ -2,7 +2,7 @@
 // A data set: samples by index. A source says the shape of a sample and fills tensors that the
 // loader hands it.
 //
-//   auto source = data::open_source(options, Split::train, seed);
+//   auto source = data::open_source(options, data::Split::train, seed);
 //   data::Sample sample = data::empty_sample(source->spec());
 //   source->read({.index = 7, .epoch = 0}, sample);
 #pragma once

@@ -2,7 +2,7 @@
 // Mean, standard deviation and range of every channel: what data.means and data.stds are made of
 // (`braid data stats`).
 //
-//   const FieldStats stats = data::field_stats("era5/train", {.variables = {"u10", "t2m"}});
+//   const data::FieldStats stats = data::field_stats("era5/train", {.variables = {"u10", "t2m"}});
 //   data::write_stats("era5/stats", stats.channels);
 #pragma once
 #include <cstdint>

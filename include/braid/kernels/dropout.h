@@ -3,8 +3,8 @@
 // a batch is split.
 //
 //   RandomKey key = random_key(seed, "blocks.0.mlp").with(step);
-//   y = kernels::dropout(x, {.rate = 0.1, .key = key, .first_sample = 32});   // x: samples 32 ...
-//   of the global batch
+//   // x: samples 32, 33, ... of the global batch
+//   y = kernels::dropout(x, {.rate = 0.1, .key = key, .first_sample = 32});
 #pragma once
 #include <cstdint>
 #include <utility>

@@ -3,7 +3,7 @@
 // those of the decoded matrices, so that a run can be tried anywhere.
 //
 //   const kernels::Coded x = kernels::coded({x_rows}, {}), w = kernels::coded({weight}, {});
-//   y = kernels::coded_product(x.plain, w.plain.t(), x.scale, w.scale, c10::kBFloat16);
+//   y = kernels::coded_product({x.plain, w.plain.t(), x.scale, w.scale});
 #pragma once
 #include <vector>
 

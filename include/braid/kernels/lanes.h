@@ -3,9 +3,10 @@
 // comes in groups of `unit` numbers, each followed by zeros up to `lanes`. Weights get them when
 // they are cast, activations carry them from layer to layer, results are as without.
 //
-//   const Lanes wide = lanes_of_width(180, at::kBFloat16, at::kCUDA);   // 180 in 192
-//   w = pad_lanes(weight, {.rows = wide, .columns = wide}, at::kBFloat16);
-//   x = add_trimmed(x, linear(y, w));   // [..., 180] + the first 180 of [..., 192]
+//   // 180 in 192
+//   const kernels::Lanes wide = kernels::lanes_of_width(180, at::kBFloat16, at::kCUDA);
+//   w = kernels::pad_lanes(weight, {.rows = wide, .columns = wide}, at::kBFloat16);
+//   x = kernels::add_trimmed(x, at::linear(y, w));   // [..., 180] + the first 180 of [..., 192]
 #pragma once
 #include <cstdint>
 

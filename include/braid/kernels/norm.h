@@ -4,7 +4,8 @@
 //
 //   at::Tensor y = kernels::norm_rows(x, {weight, bias});  // (x - mean) / std * weight + bias
 //   at::Tensor z = kernels::norm_rows(x, {weight}, {.eps = 1e-5});  // x / rms * weight
-//   auto [sum, y] = kernels::add_norm_rows(x, branch, {weight, bias}, {.dtype = c10::kBFloat16});
+//   auto [sum, normed] = kernels::add_norm_rows(x, branch, {weight, bias},
+//                                                   {.dtype = c10::kBFloat16});
 #pragma once
 #include <optional>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A tensor cut up along its last dimension, without a copy in either direction.
 //
-//   const auto qkv = kernels::parts(linear(x), 3);   // [..., 3 width] -> three of [..., width]
+//   // [..., 3 width] -> three of [..., width]
+//   const auto qkv = kernels::parts(at::linear(x, w), 3);
 //
 // As chunk(count, -1), whose backward pass copies the gradients of the parts into that of the
 // whole. Here they are it if they lie side by side in one tensor, as those of kernels/attention.h

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rotary positions in the rotate-half layout: element i of a head turns with element i + width/2.
 //
-//   auto [q, k] = kernels::rotary(q_proj, k_proj, {cos, sin});   // q_proj [batch, seq, heads,
-//   width], k_proj the same with heads of its own, cos and sin [seq, width/2]
+//   // q_proj [batch, seq, heads, width], k_proj the same with heads of its own,
+//   // cos and sin [seq, width/2]
+//   auto [q, k] = kernels::rotary(q_proj, k_proj, {cos, sin});
 #pragma once
 #include <utility>
 

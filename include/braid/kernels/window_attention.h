@@ -3,16 +3,18 @@
 // the relative position bias and the mask of shifted windows, weighted sum, and the way back, in
 // one operator. Neither windows nor scores nor masks are written to memory.
 //
-//   qkv = linear(x);                                                 // [B, H, W, 3 heads d]
+//   qkv = at::linear(x, w);                                          // [B, H, W, 3 heads d]
 //   y = kernels::window_attention(qkv, table, {.window = 8, .scale = 1 / std::sqrt(d)});
-//   y = kernels::window_attention(qkv, table, shifted_windows(8, scale));   // [B, H, W, heads d]
+//   // [B, H, W, heads d]
+//   y = kernels::window_attention(qkv, table, kernels::shifted_windows(8, scale));
 //
 // Last dimension of qkv: all heads of q, of k, of v. Sums and softmax are fp32 or better.
 //
 // The backward pass makes scores and weights once more, so it can give the result, too: who needs
 // both need not keep it.
 //
-//   const auto [to_qkv, to_table, y] = kernels::window_attention_grads(grad, qkv, table, options);
+//   const auto [to_qkv, to_table, again] =
+//       kernels::window_attention_grads(grad, qkv, table, options);
 #pragma once
 #include <cstdint>
 

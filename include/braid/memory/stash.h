@@ -4,7 +4,7 @@
 //   auto stash = memory::make_stash({.offload = true, .device = device});
 //   { const memory::SavedScope kept(*stash); loss = model.forward(x); }
 //   loss.backward();                       // values come back one ahead of their use
-//   stash->traffic().to_host
+//   int64_t bytes = stash->traffic().to_host;
 #pragma once
 #include <cstdint>
 #include <functional>

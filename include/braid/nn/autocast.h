@@ -3,7 +3,7 @@
 // or those that PyTorch runs for the model's first implementation, with torch's own autocast. The
 // second one reproduces published memory figures.
 //
-//   const Autocast inside(Kernels::reference, c10::kCUDA, c10::kHalf);
+//   const nn::Autocast inside(nn::Kernels::reference, c10::kCUDA, c10::kHalf);
 //   y = at::linear(x, weight);   // casts both; the cast of the weight is kept until `inside` ends
 #pragma once
 #include <cstdint>

@@ -3,7 +3,7 @@
 // one that gathers weights (Pass::blocks) around each, the one that computes again
 // (Pass::segments) around one or several.
 //
-//   return run_blocks(pass, {{"blocks.0", [block, pass](Stream in) {
+//   return nn::run_blocks(pass, {{"blocks.0", [block, pass](nn::Stream in) {
 //                               return block->forward(std::move(in), pass);
 //                             }}}, x);
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Continues a list of tokens with a language model (gpt, llama), one token at a time.
 //
-//   auto text = nn::generate(*model, prompt, {.tokens = 100, .temperature = 0.8, .top_k = 40, .seed
-//   = 1});
+//   auto text = nn::generate(*model, prompt,
+//                            {.tokens = 100, .temperature = 0.8, .top_k = 40, .seed = 1});
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -3,20 +3,21 @@
 // f(seed, name, element) and its dropout masks f(seed, step, name, position): neither depends on
 // the order of construction or on the layout of a run.
 //
-//   struct Block : Layer {
-//     explicit Block(const Scope& scope) : Layer(scope), fc(child<Linear>("fc", 64, 64)) {}
+//   struct Block : nn::Layer {
+//     explicit Block(const nn::Scope& scope) : Layer(scope), fc(child<nn::Linear>("fc", 64, 64)) {}
 //     at::Tensor forward(const at::Tensor& x) {
 //       const auto here = enter();
 //       return fc->forward(x);
 //     }
-//     std::shared_ptr<Linear> fc;
+//     std::shared_ptr<nn::Linear> fc;
 //   };
 //
 // Tensor parallelism: a block is a pair of split layers, and what stands between blocks (norms,
 // residuals) is as on one rank, but of this rank's tokens with Layout::sequence (dimension 1).
 //
-//   fc1 = child<Linear>("fc1", width, hidden, {.split = Split::columns});  // .unit: of a head
-//   fc2 = child<Linear>("fc2", hidden, width, {.split = Split::rows});
+//   const nn::LinearOptions in{.split = nn::Split::columns};  // .unit: of a head
+//   fc1 = child<nn::Linear>("fc1", width, hidden, in);
+//   fc2 = child<nn::Linear>("fc2", hidden, width, nn::LinearOptions{.split = nn::Split::rows});
 //   h = columns(x, pass, {fc1.get()})[0];  // enters once for all layers in the list
 //   h = drop1(h, pass, fc1->window(-1));   // its outputs are fc1->held(); dropout is told so
 //   y = drop2(fc2->forward(h), pass);      // leaves: the sum over ranks, then the bias

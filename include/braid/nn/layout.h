@@ -2,7 +2,7 @@
 // How a model is spread over ranks; as it is, one rank holds all of it. An axis of one rank changes
 // nothing.
 //
-//   nn::Build build{.seed = 1, .layout = {.tensor = mesh.group(world, {Axis::tensor})}};
+//   nn::Build build{.seed = 1, .layout = {.tensor = mesh.group(world, {parallel::Axis::tensor})}};
 #pragma once
 #include <cstdint>
 #include <memory>

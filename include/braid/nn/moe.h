@@ -3,7 +3,7 @@
 // are spread over Layout::expert, their hidden width over Layout::tensor; tokens travel by
 // all-to-all, while the experts that all tokens share are computed.
 //
-//   mlp = child<Mixture>("mlp", o.moe, MixtureOptions{.width = 768, .hidden = 3072});
+//   mlp = child<nn::Mixture>("mlp", o.moe, nn::MixtureOptions{.width = 768, .hidden = 3072});
 //   y = y + mlp->forward(norm->forward(y), pass);
 //
 // Parameters: router.weight [experts, width] (and router.noise), experts.w1 [experts, width,

@@ -4,8 +4,8 @@
 //
 //   if (world.rank() == 0) {
 //     parallel::AsyncServer server(params, world, {.staleness = 4});
-//     server.run([&](double scale) { optimizer.step(lr * scale); });   // until the last worker
-//     ends
+//     // Until the last worker ends:
+//     server.run([&](double scale) { optimizer.step(lr * scale); });
 //   } else {
 //     parallel::AsyncWorker worker(params, world);                     // gets the weights
 //     for (int64_t step = 0; step < steps; ++step) {

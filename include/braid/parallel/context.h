@@ -2,9 +2,11 @@
 // Context parallelism: the tokens of a sample are spread over the ranks of an axis; attention is
 // the only place where they meet.
 //
-//   parallel::TokenShare share = share_tokens(4050, context, ContextMethod::ring, causal);
-//   x = take_tokens(x, share, 1);                        // this rank's tokens
-//   y = context_attention(q, k, v, share, context, {.method = ContextMethod::ring});
+//   parallel::TokenShare share = parallel::share_tokens(
+//       4050, context, parallel::ContextMethod::ring, causal);
+//   x = parallel::take_tokens(x, share, 1);  // this rank's tokens
+//   y = parallel::context_attention(q, k, v, share, context,
+//                                   {.method = parallel::ContextMethod::ring});
 #pragma once
 #include <cstdint>
 #include <vector>

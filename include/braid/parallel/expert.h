@@ -3,10 +3,11 @@
 // travel to them and back. They travel while the caller computes something else, in the backward
 // pass as well: what stands between start and arrive() there stands between them here.
 //
-//   ExpertRows rows = even_rows(expert_axis, 8, 64);   // 64 rows for each of 8 experts
-//   Travel there = to_experts(x, rows);
+//   // 64 rows for each of 8 experts
+//   parallel::ExpertRows rows = parallel::even_rows(expert_axis, 8, 64);
+//   parallel::Travel there = parallel::to_experts(x, rows);
 //   at::Tensor shared = up(x);                         // meanwhile
-//   Travel back = from_experts(experts(there.arrive()), rows);
+//   parallel::Travel back = parallel::from_experts(experts(there.arrive()), rows);
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -2,7 +2,8 @@
 // How the ranks of a job are laid out: named axes whose sizes multiply to the number of ranks.
 //
 //   parallel::Mesh mesh(options.mesh, here.world, here.rank, options.train.zero);
-//   comm::Group replicas = mesh.group(world, {Axis::data});   // ranks that agree in all other axes
+//   // ranks that agree in all other axes
+//   comm::Group replicas = mesh.group(world, {parallel::Axis::data});
 //   log.info(parallel::to_text(mesh.sizes()));                // "data 2, shard 4, tensor 1, ..."
 #pragma once
 #include <array>

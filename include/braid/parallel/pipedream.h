@@ -2,8 +2,9 @@
 // Training in a pipeline that is never emptied: weights change while micro-batches are under way,
 // and each of them meets in its backward pass the weights that it met in its forward pass.
 //
-//   parallel::PipeDream flow({.kind = ScheduleKind::pipedream, .ranks = 4, .rounds = 100}, world,
-//                            named_params(*stage));
+//   parallel::PipeDream flow(
+//       {.kind = parallel::ScheduleKind::pipedream, .ranks = 4, .rounds = 100}, world,
+//       named_params(*stage));
 //   optim::Optimizer sgd(flow.params(), {.name = optim::Algorithm::sgd, .lr = 0.1});
 //   flow.run(work, [&](int) { sgd.step(); });
 #pragma once

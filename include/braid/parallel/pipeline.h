@@ -2,10 +2,10 @@
 // Runs a schedule: this rank's stages of a model, over the ranks of the pipeline axis. For any
 // LibTorch module that is a list of parts.
 //
-//   parallel::Pipeline pipeline(make_schedule({.ranks = 2, .micros = 4}), world);
-//   pipeline.run({.forward = [&](int stage, const Carry& in, int micro) { ... },
-//                 .loss = [&](const Carry& out, int micro) { ... },
-//                 .carried = [&](int stage, int micro) { ... }});   // gradients are there
+//   parallel::Pipeline pipeline(parallel::make_schedule({.ranks = 2, .micros = 4}), world);
+//   pipeline.run({.forward = [&](int, const Carry& in, int) { return Carry{part(in[0])}; },
+//                 .loss = [&](const Carry& out, int micro) { return loss(out[0], micro); },
+//                 .carried = [&](int, int) { return specs; }});   // gradients are there
 #pragma once
 #include <cstdint>
 #include <functional>

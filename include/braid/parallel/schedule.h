@@ -2,9 +2,10 @@
 // What each rank of a pipeline does, as a list of actions. Schedules are data: made here or read
 // from YAML, checked, run on a virtual clock, drawn.
 //
-//   Schedule s = make_schedule({.kind = ScheduleKind::one_f_one_b, .ranks = 4, .micros = 8});
+//   parallel::Schedule s = parallel::make_schedule(
+//       {.kind = parallel::ScheduleKind::one_f_one_b, .ranks = 4, .micros = 8});
 //   check(s);                                                  // each once, no deadlock
-//   Timeline t = simulate(s, {.forward = 1, .backward = 2});   // t.makespan == 33
+//   parallel::Timeline t = simulate(s, {.forward = 1, .backward = 2});   // t.makespan == 33
 //   write_atomic("1f1b.svg", to_svg(s, t));
 //
 // How a list is run: actions start in its order. A send leaves where it stands and waits for

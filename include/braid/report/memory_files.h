@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The history of one device's memory as files that people and PyTorch's tools read.
 //
-//   report::MemoryHistory history{.device = "cpu", .names = {"", "layers.0"}, .changes = {...}};
+//   report::MemoryHistory history{.device = "cpu", .names = {"", "layers.0"}, .changes = changes};
 //   write_atomic("rank0_memory.html", report::memory_page(history));
 //   write_atomic("rank0_memory_snapshot.pickle", report::memory_snapshot(history));
 #pragma once

@@ -2,8 +2,9 @@
 // Where records go. The trainer hands each record to every sink; a sink ignores what it has no use
 // for.
 //
-//   report::Sinks sinks = report::open_sinks(options, "runs/demo", log, {.is_tty = isatty(2) ==
-//   1}); sinks.start(info); sinks.step(record);
+//   report::Sinks sinks = report::open_sinks(options, "runs/demo", log, {.is_tty = true});
+//   sinks.start(info);
+//   sinks.step(record);
 #pragma once
 #include <memory>
 #include <string>

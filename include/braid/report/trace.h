@@ -3,7 +3,7 @@
 //
 //   std::string mine = report::rank_profile({.file = "rank0_trace.json", .rank = 0});  // JSON
 //   std::string summary = report::profile_summary({mine, other});                      // JSON
-//   fmt::print("{}", report::profile_text(summary));                                   // tables
+//   std::cout << report::profile_text(summary);                                        // tables
 //   report::merge_traces({{"rank0_trace.json", 0}, {"rank1_trace.json", 1}}, "trace.json");
 #pragma once
 #include <cstdint>
