@@ -83,7 +83,9 @@ void check_fit(const train::RunOptions& run, const ConvertPlace& place,
     weights.tensors[name.substr(6)] =
         at::empty(stored.shape, at::TensorOptions(c10::kMeta).dtype(stored.dtype));
   }
-  const auto model = nn::make_model(run.model, {.device = c10::kMeta});
+  nn::Build dry;
+  dry.device = c10::kMeta;
+  const auto model = nn::make_model(run.model, dry);
   train::check_weights(
       *model, weights,
       {.name = place.from,

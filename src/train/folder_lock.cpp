@@ -29,9 +29,11 @@
 #include "braid/core/units.h"
 
 namespace braid::train {
-namespace {
 
 namespace fs = std::filesystem;
+
+// What FolderLock::State holds.
+namespace run_lock {
 
 struct Owner {
   std::string host = {}, machine = {}, since = {}, token = {};
@@ -56,6 +58,13 @@ class LockFile {
  private:
   int fd_;
 };
+
+}  // namespace run_lock
+
+namespace {
+
+using run_lock::LockFile;
+using run_lock::Owner;
 
 // Always as long: a heartbeat is written over the one before.
 std::string record_of(const Owner& owner) {
