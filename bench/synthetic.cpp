@@ -138,6 +138,7 @@ void fill_batch(data::Batch& batch, const train::RunOptions& options, int64_t nu
       break;
     case nn::ModelName::vit:
     case nn::ModelName::mlp:
+    case nn::ModelName::own:
       fill_fields(batch, first);
       break;
   }
