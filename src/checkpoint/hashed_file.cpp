@@ -87,7 +87,15 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::fail(int error) const {
-  if (error != ENOSPC && error != EDQUOT) throw_storage("write", state_->path, error);
+  if (error != ENOSPC && error != EDQUOT && error != EFBIG)
+    throw_storage("write", state_->path, error);
+  if (error == EFBIG)
+    throw StorageError(
+        {.what = fmt::format("cannot write {}: {}", state_->path.string(), std::strerror(error)),
+         .why = fmt::format("it needs {}, more than one file may have here (ulimit -f)",
+                            to_text(Bytes{state_->need})),
+         .fix = "allow larger files (ulimit -f unlimited), or write elsewhere: --set "
+                "run.dir=<folder on another disk>"});
   throw StorageError(
       {.what = fmt::format("cannot write {}: {}", state_->path.string(), std::strerror(error)),
        .why = space_note(state_->path, state_->need),

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "braid/core/fs.h"
 #include "braid/core/printable.h"
 
 namespace braid::cli {
@@ -63,11 +64,11 @@ Failure failure_with(const KnownText& known, const std::string& text) {
 }
 
 Failure path_failure(const std::filesystem::filesystem_error& error) {
-  return {Exit::storage,
-          explain({.what = fmt::format("cannot use {}: {}", error.path1().string(),
-                                       error.code().message()),
-                   .why = "the file system refused it",
-                   .fix = "check the path and its permissions, or choose another folder"})};
+  try {
+    throw_storage("use", error.path1(), error.code().value());
+  } catch (const Error& told) {
+    return {told.code(), explain(told.complaint())};
+  }
 }
 
 }  // namespace
