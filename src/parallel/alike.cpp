@@ -50,8 +50,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-InternalError unlike(const char* who, const comm::Group& group,
-                     const std::vector<std::string>& texts) {
+CommError unlike(const char* who, const comm::Group& group, const std::vector<std::string>& texts) {
   size_t other = 1;
   while (texts[other] == texts[0]) ++other;
   const std::vector<std::string> here = lines_of(texts[0]), there = lines_of(texts[other]);
@@ -61,7 +60,7 @@ InternalError unlike(const char* who, const comm::Group& group,
     return at < lines.size() ? lines[at] : std::string("missing");
   };
   const auto rank = [&](size_t member) { return group.ranks()[member]; };
-  return InternalError(
+  return CommError(
       {.what = fmt::format("{} was given other parameters on rank {} than on rank {}: parameter "
                            "{} is {} there and {} here ({} and {} parameters)",
                            who, rank(other), rank(0), at + 1, line(there), line(here), there.size(),
