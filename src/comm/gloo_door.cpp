@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -40,15 +41,22 @@ std::vector<ListeningSocket> listening_sockets() {
 
 // A filter of the socket sees the packets that ask for a connection; this one lets none pass.
 // Connections that are there already keep no filter.
-void let_nobody_in(int listener) {
+bool let_nobody_in(int listener) {
   sock_filter drop = {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = 0};
   const sock_fprog program = {.len = 1, .filter = &drop};
-  ::setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+  return ::setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0;
 }
 
-void let_all_in(int listener) {
+bool let_all_in(int listener) {
   const int unused = 0;
-  ::setsockopt(listener, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
+  return ::setsockopt(listener, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused)) == 0;
+}
+
+void say_that_it_stays_open() {
+  std::fputs(
+      "braid: note: the port of Gloo stays open while this run lasts (the kernel refuses a filter "
+      "of the socket): use a network of trusted hosts alone (docs/launch.md)\n",
+      stderr);
 }
 
 }  // namespace
@@ -64,7 +72,9 @@ std::shared_ptr<GlooDoor> GlooDoor::around(const std::function<void()>& make_dev
   std::set_difference(after.begin(), after.end(), before.begin(), before.end(),
                       std::back_inserter(made));
   for (const ListeningSocket& one : made) door->listeners_.push_back(one.number);
-  std::for_each(door->listeners_.begin(), door->listeners_.end(), let_nobody_in);
+  if (door->listeners_.empty() ||
+      !std::all_of(door->listeners_.begin(), door->listeners_.end(), let_nobody_in))
+    say_that_it_stays_open();
   return door;
 }
 
