@@ -95,7 +95,7 @@ std::string hugging_face_config(const nn::ModelOptions& model, c10::ScalarType w
 
 std::string hugging_face_config(const std::filesystem::path& file,
                                 std::optional<c10::ScalarType> weights) {
-  const std::string text = read_text(file);
+  std::string text = read_text(file);
   json content = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!weights || !content.is_object()) return text;
   for (const char* key : {"torch_dtype", "dtype"})
