@@ -165,11 +165,10 @@ void take_auxiliary(const Hdf5Id& file, const Hdf5Id& variable, std::vector<Axis
     Axis other{.name = axis.name, .role = axis.role, .size = axis.size};
     take_coordinate(file, variable, other);
     const bool times = other.units.find(" since ") != std::string::npos &&
-                       axis.units.find(" since ") == std::string::npos;
-    if (times && text_attribute(variable, "standard_name") != "forecast_reference_time")
-      axis = other;
-    else if (other.degrees && !axis.degrees)
-      axis = other;
+                       axis.units.find(" since ") == std::string::npos &&
+                       text_attribute(variable, "standard_name") != "forecast_reference_time";
+    const bool degrees = other.degrees && !axis.degrees;
+    if (times || degrees) axis = other;
   }
 }
 

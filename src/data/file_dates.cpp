@@ -57,10 +57,16 @@ int64_t days_in(int64_t year, int64_t month) {
 }
 
 FileDate next_date(FileDate date) {
-  if (date.day > 0 && ++date.day <= days_in(date.year, date.month)) return date;
-  if (date.day > 0) date.day = 1;
-  if (date.month > 0 && ++date.month <= 12) return date;
-  if (date.month > 0) date.month = 1;
+  if (date.day > 0) {
+    ++date.day;
+    if (date.day <= days_in(date.year, date.month)) return date;
+    date.day = 1;
+  }
+  if (date.month > 0) {
+    ++date.month;
+    if (date.month <= 12) return date;
+    date.month = 1;
+  }
   ++date.year;
   return date;
 }

@@ -39,10 +39,11 @@ std::vector<std::string> variable_texts(const ReadPart& part) {
   std::vector<char*> pointers(part.count(), nullptr);
   std::vector<std::string> texts;
   const Hdf5Id memory(H5Tcopy(part.type), H5Tclose);
-  if (!part.read(memory, pointers.data())) return {};
+  auto* const into = static_cast<void*>(pointers.data());
+  if (!part.read(memory, into)) return {};
   for (const char* text : pointers)
     texts.push_back(text == nullptr ? "" : trimmed(text, std::strlen(text)));
-  H5Dvlen_reclaim(memory, part.space, H5P_DEFAULT, pointers.data());
+  H5Dvlen_reclaim(memory, part.space, H5P_DEFAULT, into);
   return texts;
 }
 
@@ -124,7 +125,7 @@ std::vector<std::string> dataset_texts(const Hdf5Id& dataset) {
 std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t most = 12;
   const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), most));
-  const std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
   if (names.size() <= most) return text;
   return fmt::format("{} and {} more", text,
                      with_commas(static_cast<int64_t>(names.size() - most)));
