@@ -158,7 +158,7 @@ template <class T, int head>
 __device__ void window_grads(GradMemory<T, head>& memory, int now, float (&table)[8][4],
                              const FastPlaces& p, int window, int which,
                              const FastGradPointers<T>& x) {
-  T(&rows)[4][GradMemory<T, head>::size] = memory.rows[now];
+  auto& rows = memory.rows[now];
   float to_q[head / 8][4], to_k[head / 8][4], to_v[head / 8][4];
   clear(to_q);
   {

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/stack.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -32,7 +33,7 @@ void by_channel(SampleMetrics& metrics, const Scoring& scoring, const std::strin
     const auto at = static_cast<size_t>(channel);
     const std::string of =
         at < scoring.names.size() ? scoring.names[at] : "c" + std::to_string(channel);
-    metrics.emplace_back(name + "_" + of, values.select(1, channel));
+    metrics.emplace_back(fmt::format("{}_{}", name, of), values.select(1, channel));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -36,7 +37,7 @@ std::string difference_of_values(const Values& mine, const Values& kept) {
   size_t count = 0, most = 0;
   double largest = -1;
   for (size_t i = 0; i < mine.size(); ++i) {
-    if (std::memcmp(&mine[i], &kept[i], sizeof(float)) == 0) continue;
+    if (std::bit_cast<uint32_t>(mine[i]) == std::bit_cast<uint32_t>(kept[i])) continue;
     ++count;
     const double apart = std::abs(static_cast<double>(mine[i]) - static_cast<double>(kept[i]));
     if (largest >= 0 && !(apart > largest)) continue;

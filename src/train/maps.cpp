@@ -68,7 +68,7 @@ PictureRecord maps_of(const data::FieldInfo& info, int64_t channel,
 }
 
 at::Tensor physical(const at::Tensor& fields, const data::Scaling& scaling) {
-  const at::Tensor host = fields.to(at::kCPU, at::kFloat);
+  at::Tensor host = fields.to(at::kCPU, at::kFloat);
   if (scaling.mean.empty()) return host;
   return host.mul(channel_column(scaling.std)).add(channel_column(scaling.mean));
 }
