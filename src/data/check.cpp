@@ -102,7 +102,7 @@ class Checker {
         total_ += file->written() ? file->shape().frames : 0;
         files.push_back(std::move(file));
       } catch (const Error& error) {
-        find(path, error.complaint().what);
+        find(path, fmt::format("{}; {}", error.complaint().what, error.complaint().fix));
       }
     }
     return files;

@@ -39,6 +39,7 @@ TEST(ForeignFormats, NameTheCommandThatConvertsThem) {
   write_bytes(dir / "b.grib", "GRIB");
   EXPECT_TRUE(contains(text_of(dir / "b.grib"), "cdo -f nc4 copy " + (dir / "b.grib").string()));
   EXPECT_TRUE(contains(error_of([&] { read_array(dir / "b.grib"); }), "is a GRIB file"));
+  EXPECT_TRUE(contains(check_data(dir / "a.nc").findings.at(0).problem, "convert it: nccopy"));
   std::filesystem::create_directories(dir / "only/era5.zarr");
   std::ofstream(dir / "only/era5.zarr/.zgroup") << "{}";
   EXPECT_TRUE(contains(text_of(dir / "only"), "era5.zarr is a Zarr folder"));
