@@ -87,20 +87,17 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::fail(int error) const {
-  if (error != ENOSPC && error != EDQUOT && error != EFBIG)
-    throw_storage("write", state_->path, error);
-  if (error == EFBIG)
-    throw StorageError(
-        {.what = fmt::format("cannot write {}: {}", state_->path.string(), std::strerror(error)),
-         .why = fmt::format("it needs {}, more than one file may have here (ulimit -f)",
-                            to_text(Bytes{state_->need})),
-         .fix = "allow larger files (ulimit -f unlimited), or write elsewhere: --set "
-                "run.dir=<folder on another disk>"});
+  const bool full = error == ENOSPC || error == EDQUOT;
+  if (!full && error != EFBIG) throw_storage("write", state_->path, error);
   throw StorageError(
       {.what = fmt::format("cannot write {}: {}", state_->path.string(), std::strerror(error)),
-       .why = space_note(state_->path, state_->need),
-       .fix = "free some space or keep fewer checkpoints (checkpoint.keep, checkpoint.best), or "
-              "write elsewhere: --set run.dir=<folder on another disk>"});
+       .why = full ? space_note(state_->path, state_->need)
+                   : fmt::format("it needs {}, more than one file may have here (ulimit -f)",
+                                 to_text(Bytes{state_->need})),
+       .fix = fmt::format(
+           "{}, or write elsewhere: --set run.dir=<folder on another disk>",
+           full ? "free some space or keep fewer checkpoints (checkpoint.keep, checkpoint.best)"
+                : "allow larger files (ulimit -f unlimited)")});
 }
 
 void FileWriter::write(const void* data, size_t bytes) {

@@ -21,7 +21,7 @@ namespace {
 struct KnownText {
   std::vector<std::string_view> words;  // any of them
   Exit code;
-  std::string_view what, why, fix;
+  std::string_view what, fix;
 };
 
 const std::array<KnownText, 3>& known_texts() {
@@ -31,20 +31,17 @@ const std::array<KnownText, 3>& known_texts() {
                  "_M_default_append"},
        .code = Exit::config,
        .what = "a tensor or list that this config asks for is larger than any memory",
-       .why = "",
        .fix = "look for a size with too many digits: model.*, data.samples, data.sequence, "
               "train.global_batch"},
       {.words = {"can't allocate memory", "not enough memory", "alloc_cpu.cpp",
                  "CUDA out of memory", "std::bad_alloc"},
        .code = Exit::memory,
        .what = "out of memory",
-       .why = "",
        .fix = "a smaller train.micro_batch or model needs less; ulimit -v shows what this process "
               "may take"},
       {.words = {"Too many open files", "Unable to open /dev/urandom"},
        .code = Exit::storage,
        .what = "too many open files",
-       .why = "",
        .fix = "allow more of them: ulimit -n 1024"},
   }};
   return texts;
@@ -59,7 +56,7 @@ std::string text_of(const std::exception& error) {
 
 Failure failure_with(const KnownText& known, const std::string& text) {
   return {known.code, explain({.what = std::string(known.what),
-                               .why = known.why.empty() ? first_line(text) : std::string(known.why),
+                               .why = first_line(text),
                                .fix = std::string(known.fix)})};
 }
 

@@ -27,12 +27,13 @@
 #include "braid/core/fs.h"
 #include "braid/core/regular_file.h"
 #include "braid/core/units.h"
+#include "comm/descriptor.h"
 
 namespace braid::train {
 
 namespace fs = std::filesystem;
 
-// What FolderLock::State holds.
+// FolderLock::State holds one.
 namespace run_lock {
 
 struct Owner {
@@ -41,30 +42,16 @@ struct Owner {
   bool operator==(const Owner&) const = default;
 };
 
-class LockFile {
- public:
-  LockFile(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  ~LockFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  LockFile(LockFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  LockFile& operator=(LockFile&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
 }  // namespace run_lock
 
 namespace {
 
-using run_lock::LockFile;
+using comm::Descriptor;
 using run_lock::Owner;
+
+Descriptor open_lock(const fs::path& path, int flags) {
+  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+}
 
 // Always as long: a heartbeat is written over the one before.
 std::string record_of(const Owner& owner) {
@@ -132,18 +119,18 @@ enum class Found {
 
 struct Attempt {
   Found found = Found::again;
-  LockFile file;
+  Descriptor file;
   Owner owner = {};
 };
 
 Attempt attempt_at(const fs::path& path, const Owner& mine) {
   refuse_irregular(path);
-  Attempt attempt{.file = LockFile(path, O_RDWR | O_CREAT | O_EXCL)};
-  const bool created = static_cast<bool>(attempt.file);
+  Attempt attempt{.file = open_lock(path, O_RDWR | O_CREAT | O_EXCL)};
+  const bool created = attempt.file.get() >= 0;
   if (!created && errno != EEXIST) throw_storage("create", path, errno);
-  if (!created) attempt.file = LockFile(path, O_RDWR | O_NONBLOCK);
-  if (!attempt.file && errno == ENOENT) return attempt;
-  if (!attempt.file) throw_storage("open", path, errno);
+  if (!created) attempt.file = open_lock(path, O_RDWR | O_NONBLOCK);
+  if (attempt.file.get() < 0 && errno == ENOENT) return attempt;
+  if (attempt.file.get() < 0) throw_storage("open", path, errno);
   const int fd = attempt.file.get();
   const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
   const bool held = !locked && errno == EWOULDBLOCK;
@@ -176,7 +163,7 @@ struct FolderLock::State {
   fs::path dir, path;
   LockOptions options;
   Owner mine;
-  LockFile file{{}, O_RDONLY};
+  comm::Descriptor file;
   std::atomic<bool> lost = false;
   bool ended = false;
   std::mutex mutex;
@@ -223,7 +210,7 @@ Attempt FolderLock::State::wait_for_it() {
                       name_of(attempt.owner), to_text(Seconds{options.wait}));
       options.say ? options.say(line) : void(std::fputs((line + "\n").c_str(), stderr));
     }
-    attempt.file = LockFile({}, O_RDONLY);  // others may look meanwhile
+    attempt.file = Descriptor();  // others may look meanwhile
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));
     waited += pause;
     silent += pause;
@@ -252,8 +239,9 @@ void FolderLock::State::acquire() {
 }
 
 bool FolderLock::State::taken_over() const {
-  const LockFile named(path, O_RDONLY | O_NONBLOCK);
-  if (!named) return false;  // removed by hand, or the disk does not answer: nobody else is there
+  const Descriptor named = open_lock(path, O_RDONLY | O_NONBLOCK);
+  if (named.get() < 0)
+    return false;  // removed by hand, or the disk does not answer: nobody else is there
   const Owner owner = read_owner(named.get());
   return !owner.token.empty() && owner.token != mine.token;
 }
@@ -303,8 +291,8 @@ FolderLock::~FolderLock() {
 
 void FolderLock::check() const {
   if (!state_->lost) return;
-  const LockFile named(state_->path, O_RDONLY | O_NONBLOCK);
-  const Owner owner = named ? read_owner(named.get()) : Owner{};
+  const Descriptor named = open_lock(state_->path, O_RDONLY | O_NONBLOCK);
+  const Owner owner = named.get() >= 0 ? read_owner(named.get()) : Owner{};
   throw FolderInUse(
       {.what = fmt::format("{} was taken over by {}", state_->dir.string(), name_of(owner)),
        .why = fmt::format("this process gave no sign of life for {}, and one process "

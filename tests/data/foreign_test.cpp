@@ -69,13 +69,15 @@ TEST(ForeignValues, BehindALinkAreReadFromTheirFile) {
   EXPECT_EQ(first_frame(file), field_values({1, 2, 3, 5}));
 }
 
-void write_external(const std::filesystem::path& file, const char* values) {
+// A dataset of which only the shape is there, or whose values lie in another file.
+void write_shape(const std::filesystem::path& file, const std::vector<hsize_t>& dims,
+                 const char* values = nullptr) {
   const Hdf5Lock lock;
   const Hdf5Id opened(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
-  const hsize_t dims[] = {1, 2, 3, 5};
-  const Hdf5Id space(H5Screate_simple(4, dims, nullptr), H5Sclose);
+  const Hdf5Id space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
+                     H5Sclose);
   const Hdf5Id creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  H5Pset_external(creation, values, 0, 120);
+  if (values != nullptr) H5Pset_external(creation, values, 0, 120);
   const Hdf5Id dataset(
       H5Dcreate2(opened, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, creation, H5P_DEFAULT),
       H5Dclose);
@@ -89,30 +91,19 @@ TEST(ForeignValues, OfAnExternalFileLieBesideIt) {
   for (const char* at : {"in/raw.bin", "raw.bin"})
     std::ofstream(dir / at, std::ios::binary)
         .write(reinterpret_cast<const char*>(values.data()), 120);
-  write_external(dir / "in/a.h5", "raw.bin");
+  write_shape(dir / "in/a.h5", {1, 2, 3, 5}, "raw.bin");
   EXPECT_EQ(first_frame(FieldFile(dir / "in/a.h5", {})), values);
   for (const std::string& outside : {std::string("../raw.bin"), (dir / "raw.bin").string()}) {
-    write_external(dir / "in/a.h5", outside.c_str());
+    write_shape(dir / "in/a.h5", {1, 2, 3, 5}, outside.c_str());
     EXPECT_TRUE(contains(error_of([&] { FieldFile(dir / "in/a.h5", {}); }),
                          "keeps its values in " + outside + ", outside of the folder"));
   }
 }
 
-void write_unwritten(const std::filesystem::path& file, std::vector<hsize_t> dims) {
-  const Hdf5Lock lock;
-  const Hdf5Id opened(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
-  const Hdf5Id space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
-                     H5Sclose);
-  const Hdf5Id dataset(
-      H5Dcreate2(opened, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
-      H5Dclose);
-  ASSERT_TRUE(static_cast<bool>(dataset));
-}
-
 TEST(ForeignShapes, AreFoundBeforeTheirValuesAreRead) {
   test::TempDir dir;
   const auto problem = [&](std::vector<hsize_t> dims) {
-    write_unwritten(dir / "1990.h5", std::move(dims));
+    write_shape(dir / "1990.h5", dims);
     const CheckReport report = check_data(dir / "1990.h5");
     return report.findings.empty() ? "" : report.findings[0].problem;
   };
