@@ -129,7 +129,7 @@ void check_manifest(const Manifest& manifest) {
   for (const Shard& shard : manifest.shards) {
     if (manifest.version > 1)
       check_file(shard.file, shard.record);
-    else if (!is_plain_name(shard.file))  // its size stands in the list of files
+    else if (!is_plain_name(shard.file))  // the list of files has its size
       throw not_a_name(shard.file);
   }
   if (manifest.version > 1) check_pieces(manifest);

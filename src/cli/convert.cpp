@@ -79,7 +79,7 @@ void add_config_json(const ModelBeside& model, const checkpoint::Reader& from,
                               : "nothing says which model the weights belong to"));
 }
 
-// The config that goes with the weights, and what the user should know of it.
+// The config of the weights, and notes on it for the user.
 std::vector<std::string> add_texts(const ConvertArguments& arguments,
                                    const checkpoint::Reader& from,
                                    checkpoint::ConvertOptions& options) {

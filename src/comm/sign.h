@@ -37,7 +37,7 @@ struct Alarm {
   double seconds = 0;  // the timeout that was over
 };
 std::string to_text(const Alarm& alarm);
-// Nothing: the text is no alarm of a world of so many ranks.
+// Empty if the text is not an alarm of a world of `ranks` ranks.
 std::optional<Alarm> alarm_of(const std::string& text, int ranks);
 
 // A text of another process as it may stand on a terminal: control characters as question marks.

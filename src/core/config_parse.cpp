@@ -289,8 +289,9 @@ void measure(ConfigNode& node) {
                    ? fmt::format("a {} is nested {} levels deep", shown(node), node.depth)
                    : fmt::format("a {} holds more than {} values", shown(node),
                                  with_commas(most_values)),
-       .why = "each use of an alias (*name) counts as all the values that it stands for; real "
-              "configs have some hundred values in a few levels",
+       .why =
+           "each use of an alias (*name) counts all values of its anchor; real configs have a few "
+           "hundred values in a few levels",
        .fix = "remove aliases that hold aliases, or split the file",
        .where = node.where});
 }

@@ -47,7 +47,7 @@ struct FieldDataset {
   FieldLayout layout;
   Packing packing;
   int64_t offset = -1;  // of the first byte in the file; -1: through the library
-  bool written = true;  // false: nothing of it was ever written
+  bool written = true;  // false: the file holds only its shape
   std::string units;
   std::vector<int64_t> levels;  // chosen ones, one per channel
 

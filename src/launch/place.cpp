@@ -128,7 +128,7 @@ void read_mpi(const Variables& v, Environment& here) {
   here.node_rank = here.local_world == here.world ? 0 : -1;
   const std::string job = v.first_of({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
   if (job.empty()) return;
-  // Open MPI 4 draws these 128 bits anew for each job and gives them to its ranks alone.
+  // Open MPI 4 draws these 128 bits for each job and gives them only to its ranks.
   const std::string drawn = v.text("OMPI_MCA_orte_precondition_transports");
   here.secret = !drawn.empty();
   here.token = fmt::format("{}.{}", job, drawn);

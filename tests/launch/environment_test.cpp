@@ -218,7 +218,7 @@ TEST(Environment, KnowsWhetherTheTokenIsASecret) {
   EXPECT_TRUE(given.secret);
   EXPECT_EQ(given.token, "7f3a");
   EXPECT_EQ(read(with(torchrun, {{"BRAID_JOB_TOKEN", "7f3a"}})).token, "7f3a.2")
-      << "each try of torchrun meets anew in one store";
+      << "each try of torchrun meets again in one store";
 }
 
 TEST(Environment, ReadsTheTokenFromAFileOfItsOwner) {

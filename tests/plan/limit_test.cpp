@@ -43,7 +43,7 @@ TEST(TimeLimit, EndsADryRunInTheMiddle) {
   } catch (...) {
     EXPECT_THROW(memory::throw_in_segment("blocks.0"), OutOfTime);
   }
-  // Nothing of it stays behind.
+  // The limit ends with its scope.
   EXPECT_GT(dry_layout(request_of(test::small_gpt, 1).options, 1).flops, 0);
 }
 
